@@ -92,7 +92,7 @@ Batch batch_of(OpenAiState& state, const std::string& id, const jobs::Requester&
   return {id, std::string(kPutOffKind), requester, std::string(word), std::move(document), now, expires};
 }
 
-// Not where it was stopped at another node. One that is there already has its job, too.
+// Not where it was stopped at another node. One that is there already has its job, too, whose request may be missing.
 Status write_put_off(Storage& s, const Batch& batch, const jobs::Job& job) {
   return s.atomically([&]() -> Status {
     auto there = s.batches.find(batch.requester.owner, batch.id);
@@ -266,13 +266,19 @@ void find_in_journal(OpenAiState& state, Exchange& exchange, const std::string& 
       state, exchange, id, [](Storage&, Batch&) { return Status(); }, std::move(then), jobs::ShardJobs::Nothing());
 }
 
+  const auto stopped = std::make_shared<bool>();  // of the journal's thread
 void cancel_put_off(OpenAiState& state, Exchange& exchange, const std::string& id, ShownResponse then) {
   with_put_off(
       state, exchange, id,
-      [expires = end_of_life(state)](Storage& s, Batch& batch) { return cancel_here(s, batch, expires); },
+      [expires = end_of_life(state), stopped](Storage& s, Batch& batch) {
+        const bool was_so = batch.state == kCancelled;
+        Status done = cancel_here(s, batch, expires);
+        *stopped = !was_so && batch.state == kCancelled;
+        return done;
+      },
       std::move(then),
-      [journal = state.options.jobs, id](const FoundInJournal& found) {
-        if (found) journal->cancel(id);
+      [journal = state.options.jobs, id, stopped](const FoundInJournal&) {
+        if (*stopped) journal->cancel(id);
       });
 }
 
