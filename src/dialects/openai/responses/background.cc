@@ -211,8 +211,9 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, run.queued))
     return respond(exchange, refuse(wire::no_room_for_answer()));
   auto aside = second_request(state, exchange, id, request.model, run);
-  jobs::Job live = aside.job;
-  if (!aside.put_off) live.body.clear();
+  std::optional<jobs::Job> live;
+  if (journal_of(state)) live = aside.job;
+  if (live && !aside.put_off) live->body.clear();
   if (!state.options.background->begin(id, std::move(run)))
     return respond(exchange, {base::try_again(base::Code::kResourceExhausted,
                                               "too many responses are made in the background; try again later"),
@@ -225,7 +226,7 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
                                                     "no response begins in the background now; try again later")));
   }
   state.options.background->set_stop(id, std::move(stop));
-  begin_live(state, std::move(live), exchange.memory());
+  if (live) begin_live(state, *std::move(live), exchange.memory());
   request.stream ? replay(state, exchange, id, -1) : respond_json(exchange, std::move(queued));
 }
 

@@ -106,12 +106,6 @@ Status write_put_off(Storage& s, const Batch& batch, const jobs::Job& job) {
   });
 }
 
-// The journal; null: there is none.
-jobs::ShardJobs* journal_of(const OpenAiState& state) {
-  jobs::ShardJobs* journal = state.options.jobs;
-  return journal && journal->available().ok() ? journal : nullptr;
-}
-
 // Tells what becomes of the client's response by `work`, Status(Storage&, Batch&). `done`: void(const FoundInJournal&),
 // as of ShardJobs::ask().
 template <class Work, class Done>
@@ -181,22 +175,27 @@ Status write_live(Storage& s, const LiveRecords& records, uint64_t most) {
 Status write_end(Storage& s, const LiveEnd& end) {
   auto batch = s.batches.find(end.owner, end.id);
   if (!batch) return batch.error();
-  (*batch)->document.clear();  // of the change its version counts alone
   if (!*batch) return {};
   auto held = s.journal.holds({end.id, 0});
   if (!held) return held.error();
   const bool deleted = (*batch)->state == kDeleted, cancelled = (*batch)->state == kCancelled;
   if (cancelled && end.how != LiveEnd::How::kCancelled) return end.forget(), Status();
-  return gone;
   if (!*held && !deleted && !cancelled) return {};
+  (*batch)->document.clear();  // of the change its version counts alone
   Status gone = s.atomically([&] {
     Status same = changed(s, **batch);
     return same.ok() ? s.batches.remove(end.id) : same;
   });
   if (gone.ok() && deleted) end.forget();
+  return gone;
 }
 
 }  // namespace
+
+jobs::ShardJobs* journal_of(const OpenAiState& state) {
+  jobs::ShardJobs* journal = state.options.jobs;
+  return journal && journal->available().ok() ? journal : nullptr;
+}
 
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester) {
   jobs::ShardJobs::PutOff out;
@@ -266,8 +265,8 @@ void find_in_journal(OpenAiState& state, Exchange& exchange, const std::string& 
       state, exchange, id, [](Storage&, Batch&) { return Status(); }, std::move(then), jobs::ShardJobs::Nothing());
 }
 
-  const auto stopped = std::make_shared<bool>();  // of the journal's thread
 void cancel_put_off(OpenAiState& state, Exchange& exchange, const std::string& id, ShownResponse then) {
+  const auto stopped = std::make_shared<bool>();  // of the journal's thread
   with_put_off(
       state, exchange, id,
       [expires = end_of_life(state), stopped](Storage& s, Batch& batch) {

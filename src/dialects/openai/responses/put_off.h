@@ -28,6 +28,8 @@ namespace weir::openai::responses {
 
 inline constexpr std::string_view kPutOffKind = "openai.response";
 
+// Null: there is none.
+jobs::ShardJobs* journal_of(const OpenAiState& state);
 // The response `id`, for ShardJobs::Aside::put_off. On the shard.
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester);
 // The response of the job's batch is made here from now on. Without a body nobody else can make it: then it fails where

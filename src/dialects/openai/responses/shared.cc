@@ -184,7 +184,7 @@ void find_known(OpenAiState& state, Exchange& exchange, const std::string& id, F
     return std::optional(KnownResponse{std::move(**found)});
   };
   find_response(state, exchange, id, [&state, &exchange, id, known, then = std::move(then)](Found found) {
-    if (!found || *found) return then(known(std::move(found)));
+    if (!found || *found || !journal_of(state)) return then(known(std::move(found)));
     find_in_journal(state, exchange, id, [&state, &exchange, id, known, then](base::Result<FoundInJournal> there) {
       if (!there) return then(there.error());
       // It may have come to its end in between.
