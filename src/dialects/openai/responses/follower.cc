@@ -10,6 +10,7 @@
 #include "jobs/shard_jobs.h"
 #include "marshal/tenant.h"
 #include "wire/answer_flow.h"
+#include "wire/offload.h"
 #include "wire/quiet_timer.h"
 #include "wire/service_guard.h"
 #include "wire/sse.h"
