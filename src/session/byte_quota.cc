@@ -23,7 +23,8 @@ base::Status ByteQuota::resize(uint64_t tenant, HeldBytes from, HeldBytes to) {
     return base::try_again(Code::kResourceExhausted,
                            "most of the memory for sessions is in use, and yours hold your "
                            "share of it (limits.client_share); try again later");
-  if (now > before && (all > total_ || !charge(all, to.own - std::min(to.own, from.own))))
+  const uint64_t more = to.own - std::min(to.own, from.own);  // also where bytes of others become its own
+  if ((now > before && all > total_) || ((now > before || more > 0) && !charge(all, more)))
     return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
   if (ledger_ && to.own < from.own) ledger_->give(base::MemoryKind::kSessions, from.own - to.own);
   has = would, held_ = all;

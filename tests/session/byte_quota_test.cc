@@ -44,6 +44,20 @@ TEST(ByteQuota, WhatIsHeldIsPartOfAllMemory) {
   EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
 }
 
+TEST(ByteQuota, TheLedgerIsChargedForASessionsOwnBytesHoweverTheRestIsRounded) {
+  base::MemoryLedger ledger(1 << 20);
+  ByteQuota byte_quota(1 << 20, 1 << 20, &ledger);
+  {
+    Reservation session(&byte_quota, 1);
+    ASSERT_TRUE(session.hold({8000, 4000}).ok());
+    ASSERT_TRUE(session.hold({8100, 4100}).ok());  // no step more of all, one more of its own
+    EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 8192u);
+    ASSERT_TRUE(session.hold({4000, 4000}).ok());
+    EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 4096u);
+  }
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
+}
+
 TEST(ByteQuota, WhoGrowsPaysTheDifferenceAlone) {
   base::MemoryLedger ledger(20'000);
   ByteQuota byte_quota(10'000, 15'000, &ledger);
