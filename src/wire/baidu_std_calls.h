@@ -7,33 +7,17 @@
 #include <string_view>
 #include <vector>
 
-#include "base/stepped_charge.h"
 #include "wire/baidu_std_exchange.h"
-#include "wire/body_memory.h"
-#include "wire/connection.h"
-#include "wire/output.h"
+#include "wire/output_connection.h"
 
 namespace weir::wire {
 
 // BaiduConnection: what the parts of the connection share.
-struct BaiduConnection : Connection {
-  BaiduConnection(const CodecEnv& for_all, Wire& of_connection, const PeerInfo& who)
-      : Connection(for_all, of_connection, who),
-        heads(memory, base::MemoryKind::kInput, 0, owner_of_heads(env.bodies, peer.client.get())),
-        idle_since(wire.now()) {}
+struct BaiduConnection : OutputConnection {
+  using OutputConnection::OutputConnection;
 
-  // There is output, or the end, and nobody may be looking.
-  void notify_output() {
-    if (!busy) wire.output_ready();
-  }
-
-  Output output;
-  SmallPieces small;          // of the output: what is not charged by itself
-  base::SteppedCharge heads;  // calls with the metas of their requests, and input that cannot be used yet
-  bool over = false;          // nothing more is read
-  bool draining = false;
-  bool busy = false;  // inside feed(), consumed() or tick(): the caller looks at the output afterwards
-  base::Time idle_since;
+  SmallPieces small;  // of the output: what is not charged by itself
+  bool over = false;  // nothing more is read
 };
 
 class BaiduCalls final : BaiduExchange::Owner {

@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "wire/answer_flow.h"
 #include "wire/limits.h"
 
 namespace weir::wire {
@@ -24,10 +23,8 @@ void BaiduStdSession::feed(std::span<const std::byte> bytes) {
 void BaiduStdSession::consumed(size_t n) {
   connection_.busy = true;
   const uint64_t before = connection_.output.total();
-  connection_.output.consume(n);
+  connection_.taken(n);
   connection_.small.fit(connection_.output.size());
-  output_floor_.written(n);
-  if (connection_.output.empty()) output_floor_.stop();
   calls_.output_taken();
   if (reader_.waiting() > 0) reader_.process({});
   connection_.busy = false;
@@ -76,12 +73,7 @@ void BaiduStdSession::tick(base::Time now) {
 
 // A peer that does not take its answers is cut off, whatever it was sent.
 void BaiduStdSession::check_output(base::Time now) {
-  if (connection_.memory) connection_.memory->update_overload();
-  if (connection_.output.empty()) return output_floor_.stop();
-  const DrainFloor floor = drain_floor(connection_.env.limits, calls_.held_for_answers(), connection_.env.slabs);
-  output_floor_.check_socket(connection_.wire.undelivered());
-  output_floor_.start(now);
-  if (!output_floor_.below(now, floor)) return;
+  if (!connection_.takes_too_little(now, calls_.held_for_answers())) return;
   calls_.reject_first(reason::kSlowRead);
   closed();
 }

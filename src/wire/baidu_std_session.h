@@ -11,7 +11,6 @@
 #include "wire/baidu_std_calls.h"
 #include "wire/baidu_std_reader.h"
 #include "wire/codec.h"
-#include "wire/guard.h"
 
 namespace weir::wire {
 
@@ -44,7 +43,6 @@ class BaiduStdSession final : public Codec {
   BaiduConnection connection_;
   BaiduCalls calls_;
   BaiduReader reader_;
-  OutputFloor output_floor_;
 };
 
 }  // namespace weir::wire

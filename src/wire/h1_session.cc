@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "wire/guard.h"
-
 namespace weir::wire {
 namespace {
 
@@ -46,9 +44,7 @@ void H1Session::closed() {
 void H1Session::consumed(size_t n) {
   connection_.busy = true;
   uint64_t before = connection_.output.total();
-  connection_.output.consume(n);
-  output_floor_.written(n);
-  if (connection_.output.empty()) output_floor_.stop();
+  connection_.taken(n);
   queue_.output_taken();
   if (reader_.waiting() > 0) reader_.process({});
   connection_.busy = false;
@@ -86,12 +82,7 @@ void H1Session::check_idle(base::Time now) {
 
 // A peer that does not take its answers is cut off, whatever it was sent.
 void H1Session::check_output(base::Time now) {
-  if (connection_.memory) connection_.memory->update_overload();
-  if (connection_.output.empty()) return output_floor_.stop();
-  DrainFloor floor = drain_floor(connection_.env.limits, queue_.held_for_answers(), connection_.env.slabs);
-  output_floor_.check_socket(connection_.wire.undelivered());
-  output_floor_.start(now);
-  if (!output_floor_.below(now, floor)) return;
+  if (!connection_.takes_too_little(now, queue_.held_for_answers())) return;
   if (!queue_.empty()) queue_.front().record().reject = reason::kSlowRead;
   connection_.output.clear();
   reader_.close_now();

@@ -43,7 +43,6 @@ class H1Session final : public Codec {
   H1Connection connection_;
   H1Reader reader_;
   H1Queue queue_;
-  OutputFloor output_floor_;
 };
 
 }  // namespace weir::wire
