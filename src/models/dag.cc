@@ -92,14 +92,15 @@ class Linking {
     return t;
   }
 
-  uint32_t wire(const std::string& name, msg::TensorSpec spec, std::string maker) {
-    spec.name = name;
-    wires_.insert_or_assign(name, Wire{slots_, std::move(spec), std::move(maker)});
+  uint32_t wire(const std::string& name, Wire made) {
+    made.slot = slots_;
+    made.spec.name = name;
+    wires_.insert_or_assign(name, std::move(made));
     return slots_++;
   }
 
   void pipeline_input(const msg::TensorSpec& whole) {
-    uint32_t slot = wire(whole.name, whole, "the pipeline's inputs");
+    uint32_t slot = wire(whole.name, {0, whole, "the pipeline's inputs"});
     out_.plan.inputs.push_back({whole.name, slot, whole.optional});
     out_.spec.inputs.push_back(rows(whole));
   }
@@ -183,9 +184,13 @@ class Linking {
     return out;
   }
 
-  static const std::string& mapped(const std::map<std::string, std::string>& map, const std::string& name) {
+  bool ensemble() const { return config_.dag.order == DagConfig::Order::kByTensors; }
+
+  // The pipeline's tensor that a model's is. An ensemble's step has only what it maps: null for all else.
+  const std::string* mapped(const std::map<std::string, std::string>& map, const std::string& name) const {
     auto at = map.find(name);
-    return at == map.end() ? name : at->second;
+    if (at != map.end()) return &at->second;
+    return ensemble() ? nullptr : &name;
   }
 
   Status node_inputs(const DagNode& node, const msg::ModelSpec& spec, sched::PipelineNode& planned) {
@@ -193,7 +198,12 @@ class Linking {
     if (!all) return all.error();
     bool first = out_.plan.nodes.size() == 1 && config_.inputs.empty();
     for (auto& input : *all) {
-      const std::string& tensor = mapped(node.inputs, input.name);
+      const std::string* mapped_to = mapped(node.inputs, input.name);
+      if (!mapped_to && input.optional) continue;
+      if (!mapped_to)
+        return invalid("node " + in_quotes(node.name) + ": input " + in_quotes(input.name) +
+                       " is not in its input_map");
+      const std::string& tensor = *mapped_to;
       if (first && !wires_.count(tensor)) {
         msg::TensorSpec own = input;
         own.name = tensor;
@@ -230,17 +240,28 @@ class Linking {
     if (!all) return all.error();
     last_.clear();
     for (auto& output : *all) {
-      std::string tensor = mapped(node.outputs, output.name);
-      // Among models that take any tensors only identity is known: it returns under a name what it was given.
-      if (output.dtype == DType::kInvalid && spec.engine == "identity")
-        if (auto at = wires_.find(mapped(node.inputs, output.name)); at != wires_.end()) {
-          output.dtype = at->second.spec.dtype;
-          output.shape = at->second.spec.shape;
-        }
-      planned.outputs.push_back({output.name, wire(tensor, output, "node " + in_quotes(node.name)), false});
-      last_.push_back(std::move(tensor));
+      const std::string* tensor = mapped(node.outputs, output.name);
+      if (!tensor) continue;
+      auto before = wires_.find(*tensor);
+      if (ensemble() && before != wires_.end())
+        return invalid("node " + in_quotes(node.name) + " makes " + in_quotes(*tensor) + ", which comes from " +
+                       before->second.maker + " already");
+      Wire made{0, output, "node " + in_quotes(node.name)};
+      echo(node, spec, made);
+      planned.outputs.push_back({output.name, wire(*tensor, std::move(made)), false});
+      last_.push_back(*tensor);
     }
     return {};
+  }
+
+  // Among models that take any tensors only identity is known: it returns under a name what it was given.
+  void echo(const DagNode& node, const msg::ModelSpec& spec, Wire& made) const {
+    if (made.spec.dtype != DType::kInvalid || spec.engine != "identity") return;
+    const std::string* given = mapped(node.inputs, made.spec.name);
+    auto at = given ? wires_.find(*given) : wires_.end();
+    if (at == wires_.end()) return;
+    made.spec.dtype = at->second.spec.dtype;
+    made.spec.shape = at->second.spec.shape;
   }
 
   Status outputs() {

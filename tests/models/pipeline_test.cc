@@ -257,5 +257,59 @@ TEST(PipelineModel, TritonsEnsembleIsOneInAnyOrderOfSteps) {
   EXPECT_EQ(repo.tensors("a"), "4: IN[-1,4] -> OUT[-1,4]");
 }
 
+void write_ensemble(test::Disk& disk, const std::string& inputs, const std::string& steps, int max_batch = 4) {
+  std::string text = "platform: \"ensemble\" max_batch_size: " + std::to_string(max_batch) + inputs;
+  text += " output { name: \"OUT\" data_type: TYPE_FP32 dims: 4 } ensemble_scheduling { " + steps + " }";
+  disk.write("a/config.pbtxt", text);
+  disk.remove("a/model.yaml");
+}
+
+constexpr std::string_view kIn = " input { name: \"IN\" data_type: TYPE_FP32 dims: 4 }";
+
+std::string step(const std::string& model, const std::string& in, const std::string& out) {
+  return "step { model_name: \"" + model + "\" model_version: -1 " + in + " " + out + " }";
+}
+
+std::string map(std::string_view side, std::string_view key, std::string_view value) {
+  return std::string(side) + "_map { key: \"" + std::string(key) + "\" value: \"" + std::string(value) + "\" } ";
+}
+
+// The pipeline of model.yaml has tensors under their models' names where it maps none.
+TEST(PipelineModel, AnEnsemblesStepHasOnlyWhatItMaps) {
+  test::Disk disk;
+  two(disk);
+  write_ensemble(disk, " input { name: \"x\" data_type: TYPE_FP32 dims: 4 }",
+                 step("first", "", map("output", "y", "OUT")));
+  PipelineRepo repo(disk);
+  EXPECT_EQ(repo.tensors("a"),
+            "model 'a' version 1 is not ready: node 'step 1 (first)': input 'x' is not in its input_map");
+}
+
+TEST(PipelineModel, AnOutputThatAnEnsembleDoesNotMapMakesNoTensor) {
+  test::Disk disk;
+  two(disk);
+  std::string nothing = step("second", map("input", "x", "IN"), map("output", "z", "gone"));
+  write_ensemble(disk, std::string(kIn), step("first", map("input", "x", "IN"), "") + " " + nothing);
+  PipelineRepo repo(disk);
+  EXPECT_EQ(repo.tensors("a"),
+            "model 'a' version 1 is not ready: node 'step 2 (second)': model 'second' has no output 'z'");
+  write_ensemble(
+      disk, std::string(kIn) + " output { name: \"y\" data_type: TYPE_FP32 dims: 4 }",
+      step("first", map("input", "x", "IN"), "") + step("second", map("input", "x", "IN"), map("output", "y", "OUT")));
+  repo.rescan();
+  EXPECT_EQ(repo.tensors("a"), "model 'a' version 1 is not ready: no node makes the pipeline's output 'y'");
+}
+
+TEST(PipelineModel, NoTwoStepsOfAnEnsembleMakeOneTensor) {
+  test::Disk disk;
+  two(disk);
+  std::string in = map("input", "x", "IN"), out = map("output", "y", "OUT");
+  write_ensemble(disk, std::string(kIn), step("first", in, out) + step("second", in, out));
+  PipelineRepo repo(disk);
+  EXPECT_EQ(repo.tensors("a"),
+            "model 'a' version 1 is not ready: node 'step 2 (second)' makes 'OUT', which comes from "
+            "node 'step 1 (first)' already");
+}
+
 }  // namespace
 }  // namespace weir::models
