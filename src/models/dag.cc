@@ -18,8 +18,11 @@ std::string in_quotes(std::string_view word) { return "'" + std::string(word) + 
 struct Wire {
   uint32_t slot = 0;
   msg::TensorSpec spec;
-  std::string maker;  // for complaints
+  std::string maker;     // for complaints
+  bool batched = false;  // its first dimension is that of a batch
 };
+
+using Leading = sched::PipelinePort::Leading;
 
 // Whether a tensor of one shape may turn out to be one of the other; nothing is known of rank 0 without a type.
 bool may_be(const msg::Shape& a, const msg::Shape& b) {
@@ -27,6 +30,12 @@ bool may_be(const msg::Shape& a, const msg::Shape& b) {
   for (size_t i = 0; i < a.rank(); ++i)
     if (a[i] != -1 && b[i] != -1 && a[i] != b[i]) return false;
   return true;
+}
+
+msg::Shape without_first(const msg::Shape& shape) {
+  msg::Shape out;
+  for (size_t i = 1; i < shape.rank(); ++i) out.push(shape[i]);
+  return out;
 }
 
 std::string text_of(const msg::TensorSpec& t) { return std::string(msg::name(t.dtype)) + " " + t.shape.text(); }
@@ -86,9 +95,7 @@ class Linking {
   }
   msg::TensorSpec rows(msg::TensorSpec t) const {
     if (out_.spec.max_batch == 0 || t.shape.rank() == 0) return t;
-    msg::Shape shape;
-    for (size_t i = 1; i < t.shape.rank(); ++i) shape.push(t.shape[i]);
-    t.shape = shape;
+    t.shape = without_first(t.shape);
     return t;
   }
 
@@ -100,7 +107,7 @@ class Linking {
   }
 
   void pipeline_input(const msg::TensorSpec& whole) {
-    uint32_t slot = wire(whole.name, {0, whole, "the pipeline's inputs"});
+    uint32_t slot = wire(whole.name, {0, whole, "the pipeline's inputs", out_.spec.max_batch > 0});
     out_.plan.inputs.push_back({whole.name, slot, whole.optional});
     out_.spec.inputs.push_back(rows(whole));
   }
@@ -212,10 +219,22 @@ class Linking {
       auto at = wires_.find(tensor);
       if (at == wires_.end() && input.optional && !node.inputs.count(input.name)) continue;
       if (at == wires_.end()) return nothing_makes(node, tensor);
-      if (auto s = meet(node, input, at->second); !s.ok()) return s;
-      planned.inputs.push_back({input.name, at->second.slot, input.optional});
+      sched::PipelinePort port{input.name, at->second.slot, input.optional};
+      port.leading = leading_of(at->second, input, spec);
+      if (port.leading == Leading::kAsItIs)
+        if (auto s = meet(node, input, at->second); !s.ok()) return s;
+      planned.inputs.push_back(std::move(port));
     }
     return {};
+  }
+
+  // As in Triton, what differs by the dimension of the batch alone fits in an ensemble: between a pipeline or model
+  // without batches and a model with them a tensor is a batch of one row.
+  Leading leading_of(const Wire& wire, const msg::TensorSpec& input, const msg::ModelSpec& spec) const {
+    bool known = ensemble() && wire.spec.dtype == input.dtype && !open_.count(wire.spec.name);
+    if (!known || wire.batched == takes_batches(spec) || may_be(wire.spec.shape, input.shape)) return Leading::kAsItIs;
+    if (wire.batched) return may_be(without_first(wire.spec.shape), input.shape) ? Leading::kDropped : Leading::kAsItIs;
+    return may_be(wire.spec.shape, without_first(input.shape)) ? Leading::kAdded : Leading::kAsItIs;
   }
 
   // A tensor and the input that it feeds; what one of them leaves open the other says.
@@ -246,7 +265,7 @@ class Linking {
       if (ensemble() && before != wires_.end())
         return invalid("node " + in_quotes(node.name) + " makes " + in_quotes(*tensor) + ", which comes from " +
                        before->second.maker + " already");
-      Wire made{0, output, "node " + in_quotes(node.name)};
+      Wire made{0, output, "node " + in_quotes(node.name), takes_batches(spec)};
       echo(node, spec, made);
       planned.outputs.push_back({output.name, wire(*tensor, std::move(made)), false});
       last_.push_back(*tensor);
@@ -262,6 +281,7 @@ class Linking {
     if (at == wires_.end()) return;
     made.spec.dtype = at->second.spec.dtype;
     made.spec.shape = at->second.spec.shape;
+    made.batched = at->second.batched;
   }
 
   Status outputs() {
@@ -271,10 +291,13 @@ class Linking {
     for (const auto& name : names) {
       auto at = wires_.find(name);
       if (at == wires_.end()) return invalid("no node makes the pipeline's output " + in_quotes(name));
-      out_.plan.outputs.push_back({name, at->second.slot, false});
+      auto& port = out_.plan.outputs.emplace_back(sched::PipelinePort{name, at->second.slot, false});
       msg::TensorSpec spec = at->second.spec;
-      for (const auto& t : config_.outputs)
-        if (t.spec.name == name && spec.dtype == DType::kInvalid) spec = whole(t.spec);
+      for (const auto& t : config_.outputs) {
+        if (t.spec.name != name) continue;
+        if (spec.dtype == DType::kInvalid) spec = whole(t.spec);
+        if (is_one_row(at->second, t)) port.leading = Leading::kDropped, spec.shape = without_first(spec.shape);
+      }
       spec.optional = false;
       out_.spec.outputs.push_back(rows(spec));
     }
@@ -286,6 +309,11 @@ class Linking {
                          (side == &out_.spec.inputs ? "inputs" : "outputs"));
     if (out_.plan.outputs.empty()) return invalid("the pipeline has no outputs: map them in its last node");
     return {};
+  }
+
+  bool is_one_row(const Wire& wire, const TensorConfig& declared) const {
+    return ensemble() && wire.batched && out_.spec.max_batch == 0 && declared.shape_given &&
+           !may_be(wire.spec.shape, declared.spec.shape) && may_be(without_first(wire.spec.shape), declared.spec.shape);
   }
 
   // Nodes make only what somebody reads.

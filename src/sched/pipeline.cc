@@ -191,8 +191,11 @@ void Pipeline::land(PipelineRun& run) {
   }
   if (!run.failed.ok()) return finish(run, {msg::Failed{std::move(run.failed)}});
   msg::Event event{msg::Failed{}};
-  if (Status status = base::attempt("a pipeline", [&] { event = {run.results(plan_)}; }); !status.ok())
-    event = {msg::Failed{std::move(status)}};
+  Status status = base::attempt("a pipeline", [&] {
+    auto made = run.results(plan_);
+    event = made ? msg::Event{std::move(*made)} : msg::Event{msg::Failed{made.error()}};
+  });
+  if (!status.ok()) event = {msg::Failed{std::move(status)}};
   finish(run, std::move(event));
 }
 

@@ -23,9 +23,13 @@
 namespace weir::sched {
 
 struct PipelinePort {
+  // Whether the tensor that is read gets a first dimension of 1, or loses one: one row as a batch, and back.
+  enum class Leading : uint8_t { kAsItIs, kAdded, kDropped };
+
   std::string tensor;  // as the node's model names it
   uint32_t slot = 0;
   bool optional = false;  // an input that may be absent
+  Leading leading = Leading::kAsItIs;
 };
 
 struct PipelineNode {

@@ -25,6 +25,20 @@ msg::Tensor* named(std::vector<msg::Tensor>& tensors, std::string_view name) {
   return at == tensors.end() ? nullptr : &*at;
 }
 
+Status change_shape(msg::Tensor& tensor, PipelinePort::Leading leading) {
+  if (leading == PipelinePort::Leading::kAsItIs) return {};
+  bool adds = leading == PipelinePort::Leading::kAdded;
+  const msg::Shape before = tensor.shape;
+  if (!adds && (before.rank() == 0 || before[0] != 1))
+    return base::invalid("'" + tensor.name + "' is " + before.text() + ", where one row is taken");
+  tensor.shape = {};
+  if (adds) tensor.shape.push(1);
+  for (size_t i = adds ? 0 : 1; i < before.rank(); ++i)
+    if (!tensor.shape.push(before[i]))
+      return base::invalid("'" + tensor.name + "' has too many dimensions for a batch");
+  return {};
+}
+
 }  // namespace
 
 PipelineOrder::PipelineOrder(const PipelinePlan& plan)
@@ -78,6 +92,8 @@ Status PipelineRun::lend(PipelineLeg& leg, const PipelineNode& node) {
     }
     leg.inputs.push_back(last ? std::exchange(slot, {}) : slot);
     leg.inputs.back().name = port.tensor;
+    if (Status s = change_shape(leg.inputs.back(), port.leading); !s.ok())
+      return failure(s.code, "node '" + node.name + "': " + s.text);
   }
   if (!spec.any_tensors)
     for (const auto& port : node.outputs) leg.outputs.push_back(port.tensor);
@@ -150,13 +166,14 @@ void PipelineRun::note_step(PipelineLeg& leg, const PipelineNode& node, base::Co
   });
 }
 
-msg::Outputs PipelineRun::results(const PipelinePlan& plan) {
+base::Result<msg::Outputs> PipelineRun::results(const PipelinePlan& plan) {
   msg::Outputs made;
   const auto& wanted = parent->outputs;
   for (const auto& port : plan.outputs) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), port.tensor) == wanted.end()) continue;
     made.tensors.push_back(slots[port.slot]);  // two outputs may be one tensor
     made.tensors.back().name = port.tensor;
+    if (Status s = change_shape(made.tensors.back(), port.leading); !s.ok()) return s;
   }
   return made;
 }

@@ -40,12 +40,12 @@ struct PipelineRun {
 
   // For `call`, from the start; the calling thread counts in `out`.
   void begin(msg::Call& call, const PipelinePlan& plan, const PipelineOrder& order);
-  // Fills a leg whose inputs are all there. Under mutex. INTERNAL: one is not.
+  // Fills a leg whose inputs are all there. Under mutex. INTERNAL: one is not. INVALID_ARGUMENT: one does not fit.
   base::Status lend(PipelineLeg& leg, const PipelineNode& node);
   // A leg is back with its last event; what it made is in the slots, unless this fails. Takes the mutex.
   base::Status answered(PipelineLeg& leg, const PipelineNode& node, msg::Event&& event);
-  // The outputs that the Call asked for, once all legs are over.
-  msg::Outputs results(const PipelinePlan& plan);
+  // The outputs that the Call asked for, once all legs are over. INVALID_ARGUMENT: a batch where one row is to be.
+  base::Result<msg::Outputs> results(const PipelinePlan& plan);
 
   msg::Call* parent = nullptr;
   size_t index = 0;  // among the pipeline's runs; under the pipeline's mutex

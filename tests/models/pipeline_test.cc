@@ -311,5 +311,19 @@ TEST(PipelineModel, NoTwoStepsOfAnEnsembleMakeOneTensor) {
             "node 'step 1 (first)' already");
 }
 
+// first takes batches, second does not.
+TEST(PipelineModel, ModelsWithBatchesAreOneRowOfAPipelineWithoutThem) {
+  test::Disk disk;
+  two(disk).write("second/1/model.onnx", "x y 4 0");
+  std::string first = step("first", map("input", "x", "IN"), map("output", "y", "mid"));
+  write_ensemble(disk, std::string(kIn), first + step("second", map("input", "x", "mid"), map("output", "y", "OUT")),
+                 0);
+  PipelineRepo repo(disk);
+  EXPECT_EQ(repo.tensors("a"), "0: IN[4] -> OUT[4]");
+  write_ensemble(disk, std::string(kIn), step("first", map("input", "x", "IN"), map("output", "y", "OUT")), 0);
+  repo.rescan();
+  EXPECT_EQ(repo.tensors("a"), "0: IN[4] -> OUT[4]");
+}
+
 }  // namespace
 }  // namespace weir::models

@@ -22,6 +22,51 @@ TEST(Pipeline, InlineNodesDoNotStepIntoEachOther) {
   EXPECT_EQ(lab.until(1), std::vector<std::string>{"3=22"});
 }
 
+// Hears one Call, and keeps the shape of its first output, or why it failed.
+struct ShapeKeeper final : msg::Sink {
+  std::promise<std::string> kept;
+  void on(msg::Call&, msg::Event&& event) override {
+    auto* outputs = std::get_if<msg::Outputs>(&event.what);
+    kept.set_value(outputs ? outputs->tensors.at(0).shape.text() : std::get<msg::Failed>(event.what).status.text);
+  }
+};
+
+// A doubler, which takes batches of rows of two, in a pipeline that takes no batches.
+std::string shape_out_of(const msg::Shape& in, PipelinePort::Leading before, PipelinePort::Leading after) {
+  PipelinePlan plan = chain({doubler()});
+  plan.nodes[0].inputs[0].leading = before;
+  plan.outputs[0].leading = after;
+  Lab lab(std::move(plan));
+  ShapeKeeper keeper;
+  lab.send(0, [&](msg::Call& call) {
+    call.sink = &keeper;
+    call.inputs = {floats("x", in, std::vector<float>(*in.elements()))};
+  });
+  std::string text = keeper.kept.get_future().get();
+  lab.idle();
+  return text;
+}
+
+TEST(Pipeline, ARowIsABatchForANodeAndItsAnswerARowAgain) {
+  using enum PipelinePort::Leading;
+  EXPECT_EQ(shape_out_of({2}, kAdded, kAsItIs), "[1,2]");
+  EXPECT_EQ(shape_out_of({2}, kAdded, kDropped), "[2]");
+  EXPECT_EQ(shape_out_of({1, 1, 2}, kDropped, kAsItIs), "[1,2]");
+}
+
+TEST(Pipeline, ABatchOfSeveralRowsIsNoRow) {
+  using enum PipelinePort::Leading;
+  EXPECT_EQ(shape_out_of({3, 2}, kAsItIs, kDropped), "'y' is [3,2], where one row is taken");
+  EXPECT_EQ(shape_out_of({2, 1, 2}, kDropped, kAsItIs), "node 'n0': 'x' is [2,1,2], where one row is taken");
+}
+
+TEST(Pipeline, AShapeThatIsFullHasNoRoomForABatch) {
+  msg::Shape full;
+  while (full.push(1)) continue;
+  EXPECT_EQ(shape_out_of(full, PipelinePort::Leading::kAdded, PipelinePort::Leading::kAsItIs),
+            "node 'n0': 'x' has too many dimensions for a batch");
+}
+
 TEST(Pipeline, ANodeMayBeAPipeline) {
   auto inner = std::make_shared<bus::Served>();
   inner->spec = spec_of(8);
