@@ -258,6 +258,8 @@ class Linking {
     auto all = tensors(node, spec, spec.outputs, node.outputs, "output");
     if (!all) return all.error();
     last_.clear();
+    bool may_leave_out =
+        ensemble() && std::any_of(spec.inputs.begin(), spec.inputs.end(), [](const auto& t) { return t.optional; });
     for (auto& output : *all) {
       const std::string* tensor = mapped(node.outputs, output.name);
       if (!tensor) continue;
@@ -267,7 +269,7 @@ class Linking {
                        before->second.maker + " already");
       Wire made{0, output, "node " + in_quotes(node.name), takes_batches(spec)};
       echo(node, spec, made);
-      planned.outputs.push_back({output.name, wire(*tensor, std::move(made)), false});
+      planned.outputs.push_back({output.name, wire(*tensor, std::move(made)), may_leave_out});
       last_.push_back(*tensor);
     }
     return {};

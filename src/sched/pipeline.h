@@ -28,7 +28,7 @@ struct PipelinePort {
 
   std::string tensor;  // as the node's model names it
   uint32_t slot = 0;
-  bool optional = false;  // an input that may be absent
+  bool optional = false;  // may be absent
   Leading leading = Leading::kAsItIs;
 };
 

@@ -96,7 +96,8 @@ Status PipelineRun::lend(PipelineLeg& leg, const PipelineNode& node) {
       return failure(s.code, "node '" + node.name + "': " + s.text);
   }
   if (!spec.any_tensors)
-    for (const auto& port : node.outputs) leg.outputs.push_back(port.tensor);
+    for (const auto& port : node.outputs)
+      if (!port.optional) leg.outputs.push_back(port.tensor);
   if (spec.max_batch > 0 && !leg.inputs.empty() && leg.inputs.front().shape.rank() > 0)
     leg.rows = uint32_t(std::clamp<int64_t>(leg.inputs.front().shape[0], 1, UINT32_MAX));
   if (spec.text) return {};  // it reads its inputs itself, whatever their shapes
@@ -141,6 +142,7 @@ Status PipelineRun::answered(PipelineLeg& leg, const PipelineNode& node, msg::Ev
 Status PipelineRun::keep(const PipelineNode& node, msg::Outputs& outputs) {
   for (const auto& port : node.outputs) {
     auto* tensor = named(outputs.tensors, port.tensor);
+    if (!tensor && port.optional) continue;
     if (!tensor) return failure(Code::kInternal, node.served->spec.no_output(port.tensor).text);
     slots[port.slot] = std::move(*tensor);
   }
@@ -171,6 +173,9 @@ base::Result<msg::Outputs> PipelineRun::results(const PipelinePlan& plan) {
   const auto& wanted = parent->outputs;
   for (const auto& port : plan.outputs) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), port.tensor) == wanted.end()) continue;
+    bool made_it = slots[port.slot].dtype != DType::kInvalid;
+    if (!made_it && wanted.empty()) continue;
+    if (!made_it) return failure(Code::kInternal, "no node made '" + port.tensor + "'");
     made.tensors.push_back(slots[port.slot]);  // two outputs may be one tensor
     made.tensors.back().name = port.tensor;
     if (Status s = change_shape(made.tensors.back(), port.leading); !s.ok()) return s;

@@ -13,7 +13,7 @@
 
 namespace weir::models {
 
-// Its file: "<input> <output> <width> <max_batch>"; FP32, takes what comes and answers nothing.
+// Its file: "<input> <output> <width> <max_batch>"; FP32, takes what comes and answers nothing. "<input>?" is optional.
 class NodeEngine final : public sched::Engine {
  public:
   explicit NodeEngine(const std::string& file) {
@@ -21,8 +21,10 @@ class NodeEngine final : public sched::Engine {
     std::string input, output;
     int64_t width;
     in >> input >> output >> width >> spec_.max_batch;
+    bool optional = input.ends_with('?');
+    if (optional) input.pop_back();
     spec_.platform = "fake";
-    spec_.inputs = {{input, msg::DType::kFp32, {width}, false, {}}};
+    spec_.inputs = {{input, msg::DType::kFp32, {width}, optional, {}}};
     spec_.outputs = {{output, msg::DType::kFp32, {width}, false, {"low", "high"}}};
   }
   const msg::ModelSpec& spec() const override { return spec_; }

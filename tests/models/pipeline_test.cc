@@ -325,5 +325,26 @@ TEST(PipelineModel, ModelsWithBatchesAreOneRowOfAPipelineWithoutThem) {
   EXPECT_EQ(repo.tensors("a"), "0: IN[4] -> OUT[4]");
 }
 
+TEST(PipelineModel, AStepOfAModelWithOptionalInputsMayLeaveOutWhatItMakes) {
+  test::Disk disk;
+  two(disk).write("a/1/model.onnx", "x y 4 8");
+  disk.write("b/1/model.onnx", "x? y 4 8");
+  for (bool optional : {false, true}) {
+    auto find = [&](const std::string& model, const std::string&) -> base::Result<std::shared_ptr<bus::Served>> {
+      auto served = std::make_shared<bus::Served>();
+      served->spec = NodeEngine(disk.root() + "/" + model + "/1/model.onnx").spec();
+      return served;
+    };
+    ModelConfig config;
+    config.inputs.push_back({{"IN", DType::kFp32, {4}, optional, {}}, true, {}});
+    config.dag.order = DagConfig::Order::kByTensors;
+    config.dag.nodes = {{"n", optional ? "b" : "a", "", {{"x", "IN"}}, {{"y", "OUT"}}}};
+    config.outputs.push_back({{"OUT", DType::kFp32, {4}, false, {}}, true, {}});
+    auto linked = link(config, find);
+    ASSERT_TRUE(linked.has_value()) << linked.error().text;
+    EXPECT_EQ(linked->plan.nodes.at(0).outputs.at(0).optional, optional);
+  }
+}
+
 }  // namespace
 }  // namespace weir::models

@@ -67,6 +67,40 @@ TEST(Pipeline, AShapeThatIsFullHasNoRoomForABatch) {
             "node 'n0': 'x' has too many dimensions for a batch");
 }
 
+// Hears one Call, and keeps the names of its outputs, or why it failed.
+struct NamesKeeper final : msg::Sink {
+  std::promise<std::string> kept;
+  void on(msg::Call&, msg::Event&& event) override {
+    auto* outputs = std::get_if<msg::Outputs>(&event.what);
+    if (!outputs) return kept.set_value(std::get<msg::Failed>(event.what).status.text);
+    std::string names;
+    for (const auto& tensor : outputs->tensors) names += tensor.name;
+    kept.set_value(names);
+  }
+};
+
+// An adder that may make a "z" beside its "y", and never does; z is an input of the second node.
+std::string outputs_without_z(std::vector<std::string> wanted, PipelinePort z_of_second) {
+  PipelinePlan plan = chain({adder(1), adder(1)});
+  plan.nodes[0].outputs.push_back({"z", 3, true});
+  plan.nodes[1].inputs.push_back(z_of_second);
+  plan.outputs.push_back({"z", 3});
+  plan.slots = 4;
+  Lab lab(std::move(plan));
+  NamesKeeper keeper;
+  lab.send(0, [&](msg::Call& call) { call.sink = &keeper, call.outputs = std::move(wanted); });
+  std::string text = keeper.kept.get_future().get();
+  lab.idle();
+  return text;
+}
+
+TEST(Pipeline, AnOutputThatANodeLeavesOutIsAbsentBehindIt) {
+  EXPECT_EQ(outputs_without_z({}, {"z", 3, true}), "y");
+  EXPECT_EQ(outputs_without_z({"y"}, {"z", 3, true}), "y");
+  EXPECT_EQ(outputs_without_z({"z"}, {"z", 3, true}), "no node made 'z'");
+  EXPECT_EQ(outputs_without_z({}, {"z", 3, false}), "node 'n1': its input 'z' is missing");
+}
+
 TEST(Pipeline, ANodeMayBeAPipeline) {
   auto inner = std::make_shared<bus::Served>();
   inner->spec = spec_of(8);
