@@ -47,6 +47,20 @@ class TritonPythonModel:
         assert first == [0, 1, 2]
         return [pb_utils.InferenceResponse([pb_utils.Tensor('Y', r.inputs()[0].as_numpy())]) for r in requests]
 '''
+# It finds nothing, and numpy makes that an array of FP64.
+FINDS = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor(name, np.array([])) for name in 'ABCD']) for _ in requests]
+'''
+FINDS_CONFIG = '''name: "finds" backend: "python" input { name: "X" data_type: TYPE_INT32 dims: [ 1 ] }
+output [ { name: "A" data_type: TYPE_INT64 dims: [ -1 ] }, { name: "B" data_type: TYPE_STRING dims: [ -1 ] },
+         { name: "C" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "D" data_type: TYPE_BOOL dims: [ -1 ] } ]
+'''
 # As in the documentation of Triton's Python backend.
 OPENER = '''        if not pb_utils.is_model_ready(model_name="leaf", model_version="1"):
             pb_utils.load_model(model_name="leaf")
@@ -67,6 +81,9 @@ def repository():
         (folder / 'narrow/1').mkdir(parents=True)
         (folder / 'narrow/1/model.py').write_text(LEAF % '        pass')
         (folder / 'narrow/config.pbtxt').write_text((CONFIG % 'narrow').replace('TYPE_INT32', 'TYPE_INT64', 1))
+        (folder / 'finds/1').mkdir(parents=True)
+        (folder / 'finds/1/model.py').write_text(FINDS)
+        (folder / 'finds/config.pbtxt').write_text(FINDS_CONFIG)
         (folder / 'waiting/1').mkdir(parents=True)
         (folder / 'waiting/1/model.py').write_text(WAITING)
         (folder / 'waiting/config.pbtxt').write_text(CONFIG % 'waiting')
@@ -233,6 +250,13 @@ class World(Teller):
                 self.assertEqual([value], answer.json()['outputs'][0]['data'])
             else:
                 self.assertIn("gave output 'Y' as INT64; it is INT32", answer.json()['error'])
+
+    def test_what_has_no_elements_is_of_the_outputs_type(self):
+        self.request('load', 'finds')
+        answer = self.infer('finds', 'INT32', 0)
+        self.assertEqual(200, answer.status, answer.body)
+        self.assertEqual([(name, datatype, [0], []) for name, datatype in zip('ABCD', ('INT64', 'BYTES', 'FP32', 'BOOL'))],
+                         [(t['name'], t['datatype'], t['shape'], t['data']) for t in answer.json()['outputs']])
 
     def test_a_coroutine_may_wait_or_not(self):
         self.request('load', 'waiting')

@@ -1012,9 +1012,14 @@ class Worker:
         return b''.join(parts), data, at
 
     def as_configured(self, tensor):
-        """Whole numbers in the output's own type, where that has all of them: numpy's own is INT64 (np.array([0]))."""
+        """Whole numbers in the output's own type, where that has all of them: numpy's own is INT64 (np.array([0])). What has
+        no elements is of any type: numpy's own is FP64 (np.array([]))."""
         kind, array = self.kinds.get(tensor._name), tensor._array
-        if kind in (None, tensor._number, BF16) or array is None or array.dtype.kind not in 'iu' or NUMPY[kind].kind not in 'iu':
+        if kind in (None, tensor._number, BF16) or array is None:
+            return tensor
+        if array.size == 0:
+            return Tensor(tensor._name, np.empty(array.shape, NUMPY[kind]))
+        if array.dtype.kind not in 'iu' or NUMPY[kind].kind not in 'iu':
             return tensor
         cast = array.astype(NUMPY[kind])
         same = np.array_equal(cast.astype(array.dtype), array) and np.array_equal(cast < 0, array < 0)
