@@ -125,6 +125,16 @@ class Sessions(Base):
             self.assertEqual(nodes.flat('out0'), b'x' * 2000)
             self.assertEqual(nodes.flat('out99'), b'y')
 
+    def test_an_action_that_would_read_what_it_writes_is_refused(self):
+        rule = "action ECHO: node 'out': an action's output must not be part of its own input"
+        for s in self.each():
+            s.send(action('ECHO', {'x': 'in'}, {'x': 'out'}))
+            s.send(message("node_fragments { id: 'in' child_ids: ['first', 'out'] }"))
+            s.send(leaf('first', 'x'))
+            with self.assertRaises(SessionError) as refused:
+                read_until(s, 'out')
+            self.assertEqual(('INVALID_ARGUMENT', rule), (refused.exception.code, refused.exception.message))
+
     def test_a_browser_ends_its_stream_with_an_empty_chunk(self):
         for s in self.each():
             s.send(action('ECHO', {'x': 'in'}, {'x': 'out'}))

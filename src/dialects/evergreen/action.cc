@@ -162,7 +162,7 @@ Status Action::claim() {
                         [](const NamedNode& named) { return named.name == kStatus; });
   Status first;
   for (const NamedNode& named : request_.outputs) {
-    auto node = session_.graph().claim(named.id);
+    auto node = session_.graph().claim(named.id, this);
     if (!node) {
       if (first.ok()) first = std::move(node).error();
       continue;

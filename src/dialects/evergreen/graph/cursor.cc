@@ -15,8 +15,7 @@ constexpr uint64_t kMostMeasured = 64 << 10, kMeasuredPerStep = 32;
 }  // namespace
 
 Cursor::Cursor(NodeGraph& graph, Node& root, CursorListener& listener) : graph_(graph), listener_(listener) {
-  enter(root);
-  if (!visit(1, 1)) return;  // nothing is measured any more
+  if (!enter(root) || !visit(1, 1)) return;  // nothing is measured any more
   // For a large graph it is found out on the way.
   const auto size = graph.flatten_budget_.measure(root, kMostMeasured);
   const uint64_t steps = graph.flatten_budget_.measured();
@@ -39,9 +38,13 @@ void Cursor::leave_list() {
   if (auto* list = std::exchange(list_, nullptr)) list->erase(place_);
 }
 
-void Cursor::enter(Node& node) {
+// Fails where an action would read what it writes: it would wait for itself, or never come to an end.
+bool Cursor::enter(Node& node) {
   ++node.pins_;
   path_.push_back({&node});
+  if (!node.open() || node.writer_ != &listener_) return true;
+  (void)fail(base::invalid(describe_node(node.id_) + ": an action's output must not be part of its own input"));
+  return false;
 }
 
 void Cursor::leave() {
@@ -126,7 +129,7 @@ Cursor::Step Cursor::next() {
     }
     if (at.child < part.children.size()) {
       Node& child = *part.children[at.child++].child;
-      enter(child);
+      if (!enter(child)) return Step::kFailed;
     } else {
       ++at.part;
       at.child = 0;

@@ -33,7 +33,8 @@ class Cursor {
     kLeafEnd,  // that leaf is complete
     kWait,     // the next chunk has not come, or this turn is over; the listener will be told
     kEnd,
-    kFailed,  // status() says why: a failed or dropped node, one that is too large when flattened, too many visits
+    kFailed,  // status() says why: a failed or dropped node, one that the listener itself is writing, one that is too
+              // large when flattened, too many visits
   };
   Step next();
   // After kChunk, until the next call: the leaf that the chunk belongs to, and its bytes.
@@ -53,7 +54,7 @@ class Cursor {
     Node* node;
     size_t part = 0, child = 0;
   };
-  void enter(Node& node);
+  bool enter(Node& node);
   void leave();
   Step wait(Node& node);
   Step pause();

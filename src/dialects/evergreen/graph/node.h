@@ -68,6 +68,7 @@ struct FlatSize {
 };
 
 class Cursor;
+class CursorListener;
 
 // One node. Read by whoever has it, changed by its NodeGraph.
 class Node {
@@ -157,6 +158,8 @@ class Node {
   base::Status failed_;
   Parents parents_;  // one entry per edge
   std::list<Cursor*> waiting_;
+  // Only compared, while the node is open.
+  const CursorListener* writer_ = nullptr;
   uint64_t mark_ = 0;  // the measuring that size_ is of
   FlatSize size_;
 };

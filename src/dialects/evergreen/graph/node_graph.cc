@@ -162,13 +162,14 @@ base::Result<Node*> NodeGraph::node(std::string_view id) {
   return raw;
 }
 
-base::Result<Node*> NodeGraph::claim(std::string_view id) {
+base::Result<Node*> NodeGraph::claim(std::string_view id, const CursorListener* writer) {
   auto found = node(id);
   if (!found) return found;
   Node& n = **found;
   if (n.claimed_ || n.touched() || n.dropped_)
     return failure(Code::kAlreadyExists, describe_node(id) + ": the id of an output must be new");
   n.claimed_ = true;
+  n.writer_ = writer;
   ++n.pins_;  // until it is complete or has failed
   return found;
 }

@@ -64,8 +64,9 @@ class NodeGraph {
   // The node of that name, which may not have come yet. Errors: INVALID_ARGUMENT (no name), RESOURCE_EXHAUSTED.
   base::Result<Node*> node(std::string_view id);
   Node* find(std::string_view id);
-  // The node of that name for an action to fill. Errors: ALREADY_EXISTS when it has fragments or another action has it.
-  base::Result<Node*> claim(std::string_view id);
+  // The node of that name for an action to fill. `writer`: whose Cursors must not read it while it is open; it lives
+  // as long as that. Errors: ALREADY_EXISTS when it has fragments or another action has it.
+  base::Result<Node*> claim(std::string_view id, const CursorListener* writer = nullptr);
   // Ends an open node early: those who read it fail with `why`.
   void fail(Node& node, base::Status why);
   // The bytes of a reference that add() has taken. Errors: RESOURCE_EXHAUSTED.

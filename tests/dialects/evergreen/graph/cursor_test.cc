@@ -49,6 +49,28 @@ TEST(NodeGraph, AnOutputIsNewAndTheActionsAlone) {
   EXPECT_EQ(flat(g, "p"), "hi");
 }
 
+TEST(NodeGraph, AWriterDoesNotReadWhatItWrites) {
+  Graph g{{}};
+  Listener writer, other;
+  g.refused(branch("p", {"x", "out"}));
+  g.refused(leaf("x", "1"));
+  Node& out = **g.claim("out", &writer);
+  Step end;
+  Cursor at_once(g, out, writer), later(g, **g.node("p"), writer), others(g, **g.node("p"), other);
+  EXPECT_EQ(drain(at_once, end), "");
+  EXPECT_EQ(end, Step::kFailed);
+  EXPECT_EQ(drain(later, end), "1");
+  EXPECT_EQ(end, Step::kFailed);
+  EXPECT_EQ(later.status().code, Code::kInvalidArgument);
+  EXPECT_EQ(later.status().text, "node 'out': an action's output must not be part of its own input");
+  EXPECT_EQ(drain(others, end), "1");
+  EXPECT_EQ(end, Step::kWait);
+  EXPECT_TRUE(g.append(out, Fragment{}).ok());
+  Cursor after(g, **g.node("p"), writer);
+  EXPECT_EQ(drain(after, end), "1") << "it is complete";
+  EXPECT_EQ(end, Step::kEnd);
+}
+
 TEST(NodeGraph, ReadersOfAFailedOutputHearWhy) {
   Graph g{{}};
   Node& out = **g.claim("out");
