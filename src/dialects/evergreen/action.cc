@@ -21,6 +21,7 @@ using base::Status;
 
 namespace v1 = ::weir::evergreen::v1;
 
+constexpr int kMostNames = 16;              // that are tried for a child
 constexpr size_t kExperimentalPerStep = 8;  // bytes of experimental parts that become JSON in one step
 constexpr size_t kTextPerStep = 8;          // bytes that become tokens in one step of the TurnBudget
 
@@ -204,6 +205,14 @@ Output* Action::output(std::initializer_list<std::string_view> names) {
   for (const auto& o : outputs_)
     if (among(o->name, names)) return o.get();
   return nullptr;
+}
+
+base::Result<Node*> Action::claim_child(const Output& output, std::string_view name) {
+  const std::string id = std::string(output.node().id()) + "/" + std::string(name);
+  auto node = session_.graph().claim(id, this);
+  for (int n = 2; !node && node.error().code == Code::kAlreadyExists && n <= kMostNames; ++n)
+    node = session_.graph().claim(id + "-" + std::to_string(n), this);
+  return node;
 }
 
 const Packed* Action::config(std::string_view type) const {

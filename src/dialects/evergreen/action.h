@@ -97,6 +97,8 @@ class Action : public CursorListener {
   Output* output(std::initializer_list<std::string_view> names);  // null: not asked for
   const Packed* config(std::string_view type) const;
   std::string title() const { return "action " + request_.name; }
+  // A new node `<output>/<name>`; `<output>/<name>-2` and so on where the client has nodes of those names.
+  base::Result<Node*> claim_child(const Output& output, std::string_view name);
 
   void done();              // all outputs are written
   void fail(base::Status);  // to the output "status", or the session ends with it

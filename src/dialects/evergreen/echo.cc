@@ -119,10 +119,9 @@ class Echo final : public Action {
     if (way.form == Way::NodeKind::kLeaf) {
       way.leaf = &way.out;
     } else {
-      std::string id = std::string(way.out.node().id()) + "/" + std::to_string(way.leaves++);
-      auto node = session_.graph().claim(id);
+      auto node = claim_child(way.out, std::to_string(way.leaves++));
       if (!node) return std::move(node).error();
-      if (Status s = way.out.child(id, Output::More::kYes); !s.ok()) return s;
+      if (Status s = way.out.child(std::string((*node)->id()), Output::More::kYes); !s.ok()) return s;
       outputs_.push_back(std::make_unique<Output>(session_, "", **node));
       way.leaf = outputs_.back().get();
     }

@@ -193,14 +193,13 @@ class Generate final : public OneInputAction {
   }
 
   Status emit_token(std::string text, const msg::Token* token) {
-    std::string id = std::string(response_->node().id()) + "/" + std::to_string(leaves_++);
-    auto node = session_.graph().claim(id);
+    auto node = claim_child(*response_, std::to_string(leaves_++));
     if (!node) return std::move(node).error();
     Output leaf(session_, "", **node);
     std::vector<Packed> details;
     if (token) details.push_back({"weir.evergreen.v1.TokenDetails", describe(*token)});
     leaf.begin(std::string(kPlainText), "assistant", details);
-    Status s = response_->child(id, Output::More::kYes);
+    Status s = response_->child(std::string((*node)->id()), Output::More::kYes);
     if (s.ok()) s = leaf.write(base::Bytes::adopt(std::move(text)), Output::More::kNo);
     if (!s.ok()) leaf.break_off(s);
     return s;

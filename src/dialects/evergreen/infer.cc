@@ -215,11 +215,10 @@ class Infer final : public ModelAction {
 
   Status send_all(Output& out, const std::vector<msg::Tensor>& tensors) {
     for (const auto& t : tensors) {
-      std::string id = std::string(out.node().id()) + "/" + t.name;
-      auto node = session_.graph().claim(id);
+      auto node = claim_child(out, t.name);
       if (!node) return std::move(node).error();
       Output leaf(session_, t.name, **node);
-      Status s = out.child(id, Output::More::kYes);
+      Status s = out.child(std::string((*node)->id()), Output::More::kYes);
       if (s.ok()) s = write(leaf, t);
       if (!s.ok()) return leaf.break_off(s), s;
     }

@@ -71,6 +71,18 @@ TEST(EvergreenEcho, InJsonWhatIsKnownHereComesBack) {
   EXPECT_TRUE(again.has_value()) << (again ? "" : again.error().text);
 }
 
+TEST(EvergreenEcho, IdsOfTheClientThatLookLikeOnesOfChildrenAreInNobodysWay) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, text_leaf("e/0", "first") + text_leaf("e/1-2", "second") + text_leaf("e/1", "third") +
+                 "node_fragments { id: 'a' child_ids: 'e/0' child_ids: 'e/1-2' child_ids: 'e/1' }" + kEcho);
+  std::vector<std::string> children;
+  for (const auto& f : t.fragments(*x))
+    if (f.id() == "e") children.insert(children.end(), f.child_ids().begin(), f.child_ids().end());
+  EXPECT_EQ(children, (std::vector<std::string>{"e/0-2", "e/1-3", "e/2"})) << t.status(*x);
+  EXPECT_EQ(t.leaf(*x, "e/0-2") + t.leaf(*x, "e/1-3") + t.leaf(*x, "e/2"), "firstsecondthird");
+}
+
 TEST(EvergreenEcho, AnAnswerSaysWhoseItIs) {
   Bench t;
   auto x = t.open();
