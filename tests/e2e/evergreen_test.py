@@ -125,6 +125,14 @@ class Sessions(Base):
             self.assertEqual(nodes.flat('out0'), b'x' * 2000)
             self.assertEqual(nodes.flat('out99'), b'y')
 
+    def test_long_content_comes_to_clients_with_grpcs_default_limit(self):
+        # grpcio takes messages of 4 MiB; one that it sends may be longer.
+        data = random.Random(1).randbytes(9 << 20)
+        for s in self.each():
+            s.send(action('ECHO', {'x': 'in'}, {'x': 'out'}))
+            s.send(leaf('in', data, 'application/octet-stream'))
+            self.assertEqual(read_until(s, 'out').flat('out'), data)
+
     def test_an_action_that_would_read_what_it_writes_is_refused(self):
         rule = "action ECHO: node 'out': an action's output must not be part of its own input"
         for s in self.each():

@@ -69,7 +69,7 @@ void Output::begin(std::string mimetype, std::string role, const std::vector<Pac
 OutFragment Output::next(More more) const {
   OutFragment f;
   f.node = node_.id();
-  f.seq = node_.next();
+  f.seq = node_.next() + extra_;
   f.continued = more == More::kYes;
   return f;
 }
@@ -107,7 +107,7 @@ Status Output::send(OutFragment&& out) {
                                      out.metadata.other.size() / kExperimentalPerStep);
   session_.ttls().update(node_);
   ended_ = !out.continued;
-  session_.send(out);
+  extra_ += session_.send(std::move(out));
   return {};
 }
 
@@ -115,7 +115,7 @@ void Output::break_off(const Status& why) {
   OutFragment end = next(More::kNo);
   end.has_chunk = node_.metadata() != nullptr;
   ended_ = true;
-  session_.send(end);
+  session_.send(std::move(end));
   session_.graph().fail(node_, failure(Code::kFailedPrecondition, describe_node(node_.id()) + ": " + why.text));
   session_.ttls().update(node_);
 }

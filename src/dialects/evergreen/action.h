@@ -33,7 +33,8 @@ class Output {
   void begin(Metadata metadata) { metadata_ = std::move(metadata); }
   void begin(std::string mimetype, std::string role = {}, const std::vector<Packed>& experimental = {});
   using More = evergreen::More;
-  // The next fragment: into the graph and to the client. Errors: those of NodeGraph::append().
+  // The next fragment: into the graph and to the client, to whom long data may go as several. Errors: those of
+  // NodeGraph::append().
   base::Status write(base::Bytes data, More more);
   base::Status child(std::string id, More more);
   base::Status end();  // an empty final fragment
@@ -51,6 +52,7 @@ class Output {
   Session& session_;
   Node& node_;
   const uint64_t serial_;
+  int64_t extra_ = 0;  // fragments that the client gets beyond those of the node
   bool ended_ = false;
   Metadata metadata_;
 };
@@ -95,10 +97,10 @@ class Action : public CursorListener {
   // The input of one of those names, which must be there once. Errors: INVALID_ARGUMENT.
   base::Result<Node*> input(std::initializer_list<std::string_view> names);
   Output* output(std::initializer_list<std::string_view> names);  // null: not asked for
-  const Packed* config(std::string_view type) const;
-  std::string title() const { return "action " + request_.name; }
   // A new node `<output>/<name>`; `<output>/<name>-2` and so on where the client has nodes of those names.
   base::Result<Node*> claim_child(const Output& output, std::string_view name);
+  const Packed* config(std::string_view type) const;
+  std::string title() const { return "action " + request_.name; }
 
   void done();              // all outputs are written
   void fail(base::Status);  // to the output "status", or the session ends with it

@@ -6,6 +6,9 @@
 namespace weir::evergreen {
 namespace {
 
+// With its metadata a fragment of so much data is below 4 MiB: gRPC's clients take no larger message unless told to.
+constexpr size_t kLongestData = size_t(3) << 20;
+
 class GrpcSession final : public wire::RpcListener, Carrier {
  public:
   GrpcSession(EvergreenState& state, wire::Rpc& rpc) : rpc_(rpc), session_(state, rpc.exchange(), *this) {}
@@ -18,6 +21,7 @@ class GrpcSession final : public wire::RpcListener, Carrier {
 
  private:
   void send(const OutFragment& fragment) override { rpc_.send(write_binary(fragment)); }
+  size_t longest_data() const override { return kLongestData; }
   bool has_room() const override { return rpc_.exchange().has_room(); }
   void finish(const base::Status& status) override { rpc_.finish(status); }
 

@@ -93,10 +93,22 @@ void Session::abort(Status status) {
   status_ = std::move(status);
 }
 
-void Session::send(const OutFragment& fragment) {
-  if (keeper_.lost()) return;  // settle() follows, and ends the session
+int64_t Session::send(OutFragment&& fragment) {
+  if (keeper_.lost()) return 0;  // settle() follows, and ends the session
   clock_.touch();
+  const int64_t first = fragment.seq;
+  const size_t most = carrier_.longest_data();
+  while (fragment.data.size() > most) {
+    OutFragment part = fragment;
+    part.continued = true;
+    part.data = fragment.data.slice(0, most);
+    carrier_.send(part);
+    fragment.data = fragment.data.slice(most, fragment.data.size() - most);
+    fragment.has_metadata = false, fragment.metadata = {};
+    ++fragment.seq;
+  }
   carrier_.send(fragment);
+  return fragment.seq - first;
 }
 
 bool Session::congested() const { return !carrier_.has_room() || ttls_.short_of_room(); }

@@ -7,6 +7,7 @@
 // the session's end is told. After Carrier::finish() the carrier tells it nothing more and destroys it in its own time.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,8 @@ namespace weir::evergreen {
 class Carrier {
  public:
   virtual void send(const OutFragment& fragment) = 0;
+  // How many bytes of data one fragment that is sent may have.
+  virtual size_t longest_data() const { return std::numeric_limits<size_t>::max(); }
   // The client takes what is sent; if not, Session::on_drain() follows.
   virtual bool has_room() const = 0;
   // The session was full() until its next turn, and takes messages again.
@@ -66,7 +69,8 @@ class Session final : TurnBudget::Waiter {
   // After anything that did not come through the three on_…(): last in the calling function, which may be an action's
   // that is destroyed by it.
   void settle();
-  void send(const OutFragment& fragment);
+  // Data that is longer than the carrier takes goes in several fragments. Returns how many more than one.
+  int64_t send(OutFragment&& fragment);
   // The client has more on its way than it takes, or there is no room for more: no more output now.
   bool congested() const;
   // The same, for an action that pauses when it is true: it is run again when it is not.

@@ -31,6 +31,25 @@ TEST(EvergreenLongCopies, APartOfALongMessageIsCopiedInSeveralTurns) {
   EXPECT_EQ(t.leaf(*x, "again"), std::string(kPartBytes, 'c'));
 }
 
+TEST(EvergreenLongCopies, ClientsGetLongDataInMessagesThatTheirGrpcTakes) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, kEcho);
+  std::string all;
+  for (size_t i = 0; all.size() < size_t(7) << 20; ++i) all += std::to_string(i);
+  pb::SessionMessage m;
+  add_tensor_leaf(m, "a", all, 0, true);
+  t.send(*x, m);
+  t.send(*x, "node_fragments { id: 'a' seq: 1 chunk_fragment { data: 'end' } }");
+  for (int i = 0; i < 50; ++i) t.later_turn();
+  EXPECT_EQ(t.leaf(*x, "e"), all + "end") << "numbered without a gap";
+  for (const auto& frame : support::grpc_frames(x->sent)) EXPECT_LT(frame.payload.size(), size_t(4) << 20);
+  for (const auto& f : t.fragments(*x)) EXPECT_EQ(f.chunk_fragment().has_metadata(), f.seq() == 0) << f.seq();
+  t.send(*x, "actions { name: 'ECHO' inputs { name: 'x' id: 'e' } outputs { name: 'x' id: 'again' } }");
+  for (int i = 0; i < 50; ++i) t.later_turn();
+  EXPECT_EQ(t.leaf(*x, "again"), all + "end");
+}
+
 TEST(EvergreenLongCopies, ManyChildrenOfOneFragmentComeInSeveralTurns) {
   Bench t;
   auto x = t.open();
