@@ -331,6 +331,8 @@ void H1Exchange::write_framing(int status, std::string& text) {
     else
       text += "transfer-encoding: chunked\r\n";
   }
+  if (status == 426 && extra_fields_.has("upgrade"))  // RFC 9110 §15.5.22
+    text.append("connection: upgrade\r\nupgrade: ").append(extra_fields_.find("upgrade")).append("\r\n");
   close_ = closes_after();
   if (close_) {
     text += "connection: close\r\n";

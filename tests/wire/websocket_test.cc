@@ -250,7 +250,9 @@ TEST(WebSocketHandshake, BytesThatAreNotDealtWithHoldThePeer) {
 
 TEST(WebSocketHandshake, OtherRequestsAreRefused) {
   H1Bench plain;
-  EXPECT_EQ(plain.talk("GET /ws HTTP/1.1\r\nHost: h\r\n\r\n").substr(9, 3), "426");
+  const std::string unasked = plain.talk("GET /ws HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(unasked.substr(9, 3), "426");
+  EXPECT_NE(unasked.find("connection: upgrade\r\nupgrade: websocket\r\n"), std::string::npos) << unasked;
   H1Bench old;
   EXPECT_EQ(old.talk("GET /ws HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
                      "Sec-WebSocket-Version: 8\r\n\r\n")
