@@ -40,6 +40,10 @@ class ClientAnswer {
 
  protected:
   ~ClientAnswer() = default;
+
+ private:
+  friend class H2ClientStreams;
+  int32_t stream_ = 0;  // that it was sent on last, of whichever connection
 };
 
 struct ClientRequest {

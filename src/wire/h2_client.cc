@@ -121,10 +121,9 @@ H2Client::H2Client() {
 }
 
 void H2Client::send(const ClientRequest& request, ClientAnswer& answer) {
-  ClientStream& stream = streams_.open(int32_t(next_id_));
+  ClientStream& stream = streams_.open(int32_t(next_id_), answer);
   next_id_ += 2;
   finished_ = finished_ || next_id_ > kLastId;
-  stream.answer = &answer;
   stream.bodiless = request.method == "HEAD";
   stream.local_window = settings_taken_ ? H2ClientAnswers::kFirstWindow : kWindowBefore;
   if (output_.send(stream, request)) return;

@@ -6,7 +6,7 @@ namespace weir::wire {
 
 H2ClientStreams::H2ClientStreams() : places_(kFirstPlaces) {}
 
-ClientStream& H2ClientStreams::open(int32_t id) {
+ClientStream& H2ClientStreams::open(int32_t id, ClientAnswer& answer) {
   if (2 * (size_ + 1) > places_.size()) grow();
   std::unique_ptr<ClientStream> stream;
   if (spare_.empty()) {
@@ -16,7 +16,8 @@ ClientStream& H2ClientStreams::open(int32_t id) {
     spare_.pop_back();
   }
   ClientStream& out = *stream;
-  out.id = id;
+  out.id = answer.stream_ = id;
+  out.answer = &answer;
   put(std::move(stream));
   ++size_;
   return out;
@@ -35,12 +36,6 @@ void H2ClientStreams::grow() {
   astray_ = 0;
   for (auto& stream : all)
     if (stream) put(std::move(stream));
-}
-
-ClientStream* H2ClientStreams::find(const ClientAnswer& answer) const {
-  for (const auto& place : places_)
-    if (place && place->answer == &answer) return place.get();
-  return nullptr;
 }
 
 // Those behind it move up, so that no search ends at its place too early.

@@ -53,7 +53,7 @@ class H2ClientStreams {
   H2ClientStreams();
   H2ClientStreams(const H2ClientStreams&) = delete;
 
-  ClientStream& open(int32_t id);
+  ClientStream& open(int32_t id, ClientAnswer& answer);
   ClientStream* find(int32_t id) const {
     for (size_t i = home(id); places_[i]; i = (i + 1) & mask_) {
       if (places_[i]->id == id) return places_[i].get();
@@ -61,7 +61,10 @@ class H2ClientStreams {
     }
     return nullptr;
   }
-  ClientStream* find(const ClientAnswer& answer) const;
+  ClientStream* find(const ClientAnswer& answer) const {
+    ClientStream* stream = find(answer.stream_);
+    return stream && stream->answer == &answer ? stream : nullptr;
+  }
   void close(ClientStream& stream);
 
   size_t size() const { return size_; }

@@ -101,6 +101,19 @@ TEST(H2ClientFlood, FramesOfStreamsThatAreGoneCostLittle) {
   EXPECT_LT(rig.time_of(repeated(frame(8, 0, 8193, u32(1)), kOneRead)), 50ms);
 }
 
+// Whoever asks an origin that hangs leaves in the end, and all who wait for it leave together.
+TEST(H2ClientFlood, ManyAnswersThatAreCancelledCostLittle) {
+  Rig rig(30'000);
+  const std::clock_t from = std::clock();
+  for (Ended& answer : rig.answers) {
+    rig.codec->consume(answer, 1);
+    rig.codec->cancel(answer);
+    rig.codec->cancel(answer);
+  }
+  EXPECT_LT(std::clock() - from, CLOCKS_PER_SEC / 10);
+  EXPECT_TRUE(rig.codec->idle());
+}
+
 // It answers without a look at what is asked.
 TEST(H2ClientFlood, WhoDoesNotReadIsNotAskedForEver) {
   for (bool answers_all : {true, false}) {

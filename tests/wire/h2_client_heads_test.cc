@@ -172,12 +172,19 @@ TEST(H2AnswerHeads, AHeadIsNoTrailersAndTrailersAreNoHead) {
 TEST(H2ClientStreams, ThoseThatAreOpenAreFoundWhereverTheyLie) {
   std::mt19937 random(3);
   H2ClientStreams streams;
+  struct Silent final : wire::ClientAnswer {
+    void on_head(int, const wire::Fields&) override {}
+    size_t on_body(std::span<const std::byte> piece) override { return piece.size(); }
+    void on_end(const wire::Fields&) override {}
+    void on_failed(const base::Status&) override {}
+  };
+  std::map<int32_t, Silent> answers;
   std::map<int32_t, wire::ClientStream*> open;
   int32_t next = 1;
   for (int i = 0; i < 20'000; ++i) {
     const bool grows = i / 1000 % 2 == 0;
     if (open.empty() || random() % 10 < (grows ? 6u : 4u)) {
-      open[next] = &streams.open(next);
+      open[next] = &streams.open(next, answers[next]);
       next += random() % 5 == 0 ? 128 : 2;
     } else {
       auto at = open.begin();
@@ -189,6 +196,9 @@ TEST(H2ClientStreams, ThoseThatAreOpenAreFoundWhereverTheyLie) {
     for (int32_t id = std::max(1, next - 300); id < next; id += 2) {
       auto found = open.find(id);
       ASSERT_EQ(streams.find(id), found == open.end() ? nullptr : found->second) << id;
+      if (answers.contains(id)) {
+        ASSERT_EQ(streams.find(answers[id]), streams.find(id)) << id;
+      }
     }
   }
   ASSERT_EQ(streams.ids().size(), open.size());
