@@ -41,8 +41,10 @@ class RpcListener {
  public:
   virtual ~RpcListener() = default;
   virtual void on_message(Rpc& rpc, base::Bytes message) = 0;
-  // Asked before each message: while true none is delivered, and flow control holds the peer.
+  // Asked before each message: while true none is delivered, and flow control holds the peer. It is asked again as
+  // Rpc::wake() and on_drain() come, and, unless it wakes(), every 5 ms.
   virtual bool full() const { return false; }
+  virtual bool wakes() const { return false; }
   virtual void on_half_close(Rpc&) {}
   virtual void on_drain(Rpc&) {}
   // Finished, cancelled, or the connection has gone. Last call.
@@ -79,6 +81,8 @@ class Rpc {
   }
   // Ends the call. Later calls do nothing. Fills the request's record.
   virtual void finish(const base::Status& status) = 0;
+  // The listener is not full() any more: messages that wait come in this turn, and not from inside this.
+  virtual void wake() {}
   virtual size_t backlog() { return exchange().backlog(); }
   // As Exchange::has_room().
   bool has_room() { return backlog() < Exchange::kLowWater; }

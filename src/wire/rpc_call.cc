@@ -151,8 +151,12 @@ bool RpcCall::congested() {
   if (one_request()) return false;
   if (backlog() > Exchange::kHighWater) return true;  // on_drain() resumes
   if (!listener_ || !listener_->full()) return false;
-  turns_.resume_soon();
+  if (!listener_->wakes()) turns_.resume_soon();
   return true;
+}
+
+void RpcCall::wake() {
+  if (!finished_) turns_.resume_now();
 }
 
 void RpcCall::give_up(std::string_view reject, const base::Status& why) {

@@ -46,6 +46,7 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   void initial(std::string_view name, std::string_view value) final;
   void trailing(std::string_view name, std::string_view value) final;
   void finish(const base::Status& status) final;
+  void wake() final;
 
   void on_drain(Exchange&) final;
   void on_close(Exchange&, bool complete) final;

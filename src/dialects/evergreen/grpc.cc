@@ -15,6 +15,7 @@ class GrpcSession final : public wire::RpcListener, Carrier {
 
   void on_message(wire::Rpc&, base::Bytes message) override { session_.on_message(message); }
   bool full() const override { return session_.full(); }
+  bool wakes() const override { return true; }
   void on_half_close(wire::Rpc&) override { session_.on_end(); }
   void on_drain(wire::Rpc&) override { session_.on_drain(); }
   void on_close(wire::Rpc&) override { session_.leave(); }
@@ -23,6 +24,7 @@ class GrpcSession final : public wire::RpcListener, Carrier {
   void send(const OutFragment& fragment) override { rpc_.send(write_binary(fragment)); }
   size_t longest_data() const override { return kLongestData; }
   bool has_room() const override { return rpc_.exchange().has_room(); }
+  void on_room() override { rpc_.wake(); }
   void finish(const base::Status& status) override { rpc_.finish(status); }
 
   wire::Rpc& rpc_;

@@ -44,10 +44,7 @@ base::Client* JsonCarrier::client() const {
   return peer ? peer->client.get() : nullptr;
 }
 
-void JsonCarrier::on_room() {
-  turns_.cancel();
-  read_held();
-}
+void JsonCarrier::on_room() { turns_.resume_now(); }
 
 void JsonCarrier::finish(const base::Status& status) {
   end_ = status;

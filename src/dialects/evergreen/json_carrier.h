@@ -35,8 +35,8 @@ class JsonCarrier : public wire::ExchangeListener,
   // The session's status has been written; the end of the Exchange follows.
   virtual void close_carrier(const base::Status&) {}
 
-  // The session takes no more now: read_held() comes when it says that it does, and in a while, for what nobody
-  // announces.
+  // Something takes no more now: read_held() comes when the session says that it does again, and in a while, for what
+  // nobody announces.
   void read_held_later() { turns_.resume_at(state_.bus.env().now() + kFullPoll); }
   base::Client* client() const;  // whose shares the connection uses; null: nobody counts
   // Carrier

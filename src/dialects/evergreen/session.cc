@@ -81,7 +81,9 @@ void Session::leave(Leaves how) {
 }
 
 // Where there is no room, what needs it is held (SessionInput): what is read first may make some.
-bool Session::full() const { return !over_ && (!carrier_.has_room() || input_.holds() || loads_.many()); }
+bool Session::full() const {
+  return asked_while_full_ = !over_ && (!carrier_.has_room() || input_.holds() || loads_.many());
+}
 
 void Session::drain(base::Duration grace) {
   if (over_ || std::exchange(draining_, true)) return;
@@ -136,6 +138,7 @@ void Session::settle() {
   const bool more =
       input_.waits_for_turn() || actions_.due() || graph_.nodes().undelivered() || keeper_.waits_for_turn();
   if (more && state_.turn_budget.spent()) state_.turn_budget.wait(*this);
+  if (asked_while_full_ && !full()) carrier_.on_room();
 }
 
 void Session::go_on() {
@@ -154,10 +157,7 @@ void Session::go_on() {
 }
 
 void Session::on_turn() {
-  wire::guarded(exchange_, [this] {
-    settle();
-    if (!over_ && !full()) carrier_.on_room();
-  });
+  wire::guarded(exchange_, [this] { settle(); });
 }
 
 void Session::end_if_nothing_runs() {

@@ -35,8 +35,8 @@ class Carrier {
   virtual size_t longest_data() const { return std::numeric_limits<size_t>::max(); }
   // The client takes what is sent; if not, Session::on_drain() follows.
   virtual bool has_room() const = 0;
-  // The session was full() until its next turn, and takes messages again.
-  virtual void on_room() {}
+  // The session was full() when it was asked last, and takes messages again. Nothing may be read from inside this.
+  virtual void on_room() = 0;
   // The session is over. Nothing is sent any more.
   virtual void finish(const base::Status& status) = 0;
 
@@ -56,7 +56,7 @@ class Session final : TurnBudget::Waiter {
   // The carrier has gone: nothing is said any more. kLost: a session that is kept can be resumed.
   enum class Leaves : uint8_t { kLost, kForGood };
   void leave(Leaves how = Leaves::kLost);
-  // Not now: the client has to read, or something here has to come or go, first.
+  // Not now: the client has to read, or something here has to come or go, first. Carrier::on_room() follows.
   bool full() const;
   bool over() const { return over_; }
   // The server is going. What runs is finished, nothing else is begun; then the session ends with UNAVAILABLE. What
@@ -113,7 +113,8 @@ class Session final : TurnBudget::Waiter {
   bool thrown_ = false;           // something has, outside of AtWork: see wire::end_thrown()
   base::Status status_;
   bool admitted_ = false;  // an action, with the session
-  bool paused_ = false;    // an output, until the session is no longer short of room
+  mutable bool asked_while_full_ = false;
+  bool paused_ = false;  // an output, until the session is no longer short of room
   SessionClock clock_;
   SessionKeeper keeper_;
 };

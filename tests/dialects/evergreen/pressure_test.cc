@@ -99,6 +99,31 @@ TEST(EvergreenPressure, AnActionThatNoModelCanBeginHoldsItsClient) {
   EXPECT_EQ(t.status(*x), "");
 }
 
+TEST(EvergreenPressure, AClientThatIsHeldGoesOnAtOnceAndIsNotLookedAtMeanwhile) {
+  for (const char* type : {"application/grpc", "application/x-ndjson"}) {
+    const bool lines = type[12] == 'x';
+    Bench t(working(1));
+    auto x = lines ? t.open_http("POST", {}) : t.open();
+    auto send = [&](const std::string& text) {
+      if (!lines) return t.send(*x, text);
+      t.rpc.data(*x, *t.json.to_json("evergreen.v2.SessionMessage", t.parse(text).SerializeAsString()) + "\n");
+      t.turn();
+    };
+    send(text_leaf("p", "hello") + generate("p", "1"));
+    send(generate("p", "2"));
+    const size_t taken = x->consumed, timers = t.rpc.env.armed();
+    send(text_leaf("late", "x"));
+    EXPECT_EQ(x->consumed, taken) << type;
+    if (!lines) {
+      EXPECT_EQ(t.rpc.env.armed(), timers);
+    }
+    ASSERT_EQ(t.chat->held.size(), 1u);
+    finish(t, t.chat->held[0], 'a');
+    EXPECT_GT(x->consumed, taken) << type;
+    finish(t, t.chat->held[0], 'b');
+  }
+}
+
 TEST(EvergreenPressure, WhatNeedsNoModelPassesWhileModelsWork) {
   Bench t(working(1));
   auto x = t.open();
