@@ -117,7 +117,7 @@ void BaiduExchange::collect(base::Bytes piece) {
   }
   several_ = piece.size() > left_;
   if (several_) return owner_.abandon_soon();
-  left_ -= piece.size(), bytes_ += piece.size();
+  left_ -= piece.size();
   if (!piece.empty()) message_.push_back(std::move(piece));
 }
 
@@ -173,7 +173,6 @@ void BaiduExchange::finish(const BaiduAnswer& answer, std::vector<base::Bytes> m
   size_t size = 0;
   for (const auto& piece : message) size += piece.size();
   message_.clear();
-  bytes_ = 0;
   small_.fit(0);
   owner_.answer(*this, answer.write(size), std::move(message));
 }

@@ -49,7 +49,8 @@ class BaiduExchange final : public Exchange, public base::Recycled<BaiduExchange
   void end(Fields trailers) override;
   void reset(Reset why) override;
   bool responding() const override { return headed_; }
-  size_t backlog() const override { return bytes_ + (ended_ ? owner_.unsent(to) : 0); }
+  // Nothing can leave before it is whole.
+  size_t backlog() const override { return ended_ ? owner_.unsent(to) : 0; }
   void consume(size_t n) override { owner_.consumed(*this, n); }
   base::Time now() const override { return owner_.now(); }
   base::MemoryLedger* memory() override { return owner_.memory(); }
@@ -84,7 +85,6 @@ class BaiduExchange final : public Exchange, public base::Recycled<BaiduExchange
   std::vector<base::Bytes> message_;
   std::string prefix_;  // of the message's frame, as much as there is
   uint64_t left_ = 0;   // of the message, once its prefix is whole
-  uint64_t bytes_ = 0;  // of message_
   SmallPieces small_;
   ByteCharge usage_;
   bool begun_ = false;  // the Intake knows of it
