@@ -56,7 +56,6 @@ enum class BrpcError : int32_t {
   kExists = 17,     // EEXIST
   kInvalid = 22,    // EINVAL
   kCanceled = 125,  // ECANCELED
-  kNoService = 1001,
   kNoMethod = 1002,
   kRequest = 1003,
   kAuth = 1004,

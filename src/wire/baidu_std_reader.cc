@@ -88,10 +88,6 @@ bool BaiduReader::refused(const BaiduRequest& request) {
     refuse(request, BrpcError::kLogOff, "this connection ends: call by another one", reason::kDrain);
   } else if (!is_name(request.service) || !is_name(request.method)) {
     refuse(request, BrpcError::kRequest, "service_name and method_name are letters, digits, '_' and '.'");
-  } else if (request.service.find('.') == request.service.npos) {
-    refuse(request, BrpcError::kNoService,
-           "unknown service " + std::string(request.service) +
-               ": a service is named in full, as grps.protos.v1.GrpsBrpcService");
   } else if (request.content_type != 0) {
     refuse(request, BrpcError::kRequest,
            "content_type " + std::to_string(request.content_type) + " is not offered: messages are protobuf (0)");

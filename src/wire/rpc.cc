@@ -120,6 +120,12 @@ class MethodService final : public Service {
     serve_form(form, route_, state_, exchange);
   }
 
+  // It was let in as a call of nobody's, who may do little.
+  void serve_short(Router& router, Exchange& exchange) {
+    const base::Status may = router.permit(exchange, route_.permission);
+    may.ok() ? serve(exchange, {}) : void(refuse(exchange, may));
+  }
+
   bool refuse(Exchange& exchange, const base::Status& why) override {
     if (is_get(exchange)) return refuse_connect_get(route_, state_, exchange, why), true;
     return refuse_form(form_here(exchange.request()), route_, state_, exchange, why);
@@ -168,13 +174,14 @@ struct RpcServer::Parts {
   Router& router;
   RpcState state;
   std::vector<std::unique_ptr<MethodService>> methods;
+  std::map<std::string, MethodService*, std::less<>> short_paths;  // null: of more than one service
   std::set<std::string, std::less<>> services;
   Nobody nobody{services};
   RpcRoute unknown{.kind = RpcKind::kBidi, .target = &nobody, .protocol = "grpc"};
 };
 
 RpcServer::RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options)
-    : parts_(new Parts{router, RpcState{env, slabs, json, options, nullptr}, {}, {}}) {
+    : parts_(new Parts{router, RpcState{env, slabs, json, options, nullptr}, {}, {}, {}}) {
   router.fallback(*this, speaks_grpc, "grpc", kStreamed);
 }
 
@@ -188,7 +195,10 @@ void RpcServer::add(RpcRoute route) {
   Permission permission = route.permission;
   const bool safe = route.kind == RpcKind::kUnary && only_reads(permission);
   parts_->services.insert(route.service);
+  const std::string short_path = path.substr(0, 1) + path.substr(path.rfind('.') + 1);
   parts_->methods.push_back(std::make_unique<MethodService>(std::move(route), parts_->state));
+  if (auto [at, first] = parts_->short_paths.emplace(short_path, parts_->methods.back().get()); !first)
+    at->second = nullptr;
   Service* service = parts_->methods.back().get();
   if (safe) parts_->router.add({"GET", path, service, protocol, Plan{BodyPlan::kWhole, 0}, permission});
   parts_->router.add({"POST", std::move(path), service, protocol, kStreamed, permission});
@@ -202,6 +212,8 @@ void RpcServer::serve(Exchange& exchange, const PathArgs&) {
   RpcForm form = form_of(exchange.request());
   if (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2)
     return refuse_call(exchange, 505, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web");
+  const auto known = parts_->short_paths.find(exchange.request().path());
+  if (known != parts_->short_paths.end() && known->second) return known->second->serve_short(parts_->router, exchange);
   serve_form(form, parts_->unknown, parts_->state, exchange);
 }
 

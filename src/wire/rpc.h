@@ -124,6 +124,8 @@ struct RpcRoute {
   std::string request_type, response_type;  // full protobuf names, for JSON
   std::string_view protocol;                // for the request's record: a literal
   Permission permission = Permission::kAdmin;
+
+  bool one_response() const { return kind == RpcKind::kUnary || kind == RpcKind::kClientStream; }
 };
 
 struct RpcOptions {
@@ -147,7 +149,7 @@ struct RpcOptions {
 //   application/connect+proto, +json     Connect's streams
 // and GET /<service>/<method>?connect=v1&… of unary methods that only read. Anything else is 415. Unknown methods of
 // the services added, and gRPC requests to unknown services, are UNIMPLEMENTED (a trailers-only response with HTTP
-// 200).
+// 200). gRPC may name a service without its package, where no other one is called so, as some clients of brpc do.
 //
 // Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcListener its on_close(). Of a
 // unary call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces

@@ -90,7 +90,6 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   // The peer asks for more than it takes: no request message is delivered until it has read some of the answers.
   bool congested();
   bool one_request() const { return route_.kind == RpcKind::kUnary || route_.kind == RpcKind::kServerStream; }
-  bool one_response() const { return route_.kind == RpcKind::kUnary || route_.kind == RpcKind::kClientStream; }
 
   const RpcRoute& route_;
   const RpcState& state_;

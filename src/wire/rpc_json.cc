@@ -174,7 +174,7 @@ void JsonCall::send(std::vector<base::Bytes> pieces) {
 }
 
 base::Status JsonCall::put_answer(std::string text) {
-  if (one_response()) {
+  if (route_.one_response()) {
     auto answer = base::adopt(exchange_.memory(), base::MemoryKind::kAnswers, std::move(text));
     if (!answer) {
       exchange_.record().reject = reason::kOverload;
@@ -211,7 +211,7 @@ void JsonCall::put_status(const base::Status& status) {
     return exchange_.end();
   }
   if (!status.ok()) return write_error(status);
-  if (!one_response()) {
+  if (!route_.one_response()) {
     open_stream();
     return exchange_.end();
   }

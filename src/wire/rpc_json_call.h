@@ -50,7 +50,7 @@ class JsonCall : public TranscodedCall<RpcCall> {
   std::string_view next_text();
   void too_large(std::string_view why, std::string_view text);
   void open_stream();
-  Framing framing() const { return one_response() ? Framing::kBare : sse_ ? Framing::kSse : Framing::kLine; }
+  Framing framing() const { return route_.one_response() ? Framing::kBare : sse_ ? Framing::kSse : Framing::kLine; }
 
   BodyCollector collector_;
   size_t owed_ = 0;     // request bytes not yet given back with consume()
