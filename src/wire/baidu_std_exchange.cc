@@ -44,6 +44,7 @@ bool is_free(std::string_view name) {
 }
 
 std::string_view coding_name(int32_t coding) {
+  if (coding == int32_t(BaiduCoding::kSnappy)) return name(Coding::kSnappy);
   if (coding == int32_t(BaiduCoding::kGzip)) return name(Coding::kGzip);
   if (coding == int32_t(BaiduCoding::kZlib)) return name(Coding::kDeflate);
   return {};

@@ -31,8 +31,9 @@ struct BaiduHeader {
   static std::optional<BaiduHeader> read(std::string_view bytes);
 };
 
-// How a message is coded: COMPRESS_TYPE_* of brpc's options.proto. weir does not offer snappy (1) and LZ4 (4).
-enum class BaiduCoding : int32_t { kNone = 0, kGzip = 2, kZlib = 3 };
+// How a message is coded: COMPRESS_TYPE_* of brpc's options.proto. weir does not offer LZ4 (4), which no client of brpc
+// can write, and writes no Snappy.
+enum class BaiduCoding : int32_t { kNone = 0, kSnappy = 1, kGzip = 2, kZlib = 3 };
 
 // The meta of a request. The views are into the bytes that it was read from.
 struct BaiduRequest {

@@ -22,8 +22,7 @@ bool is_name(std::string_view text) {
 }
 
 bool is_coding(int32_t coding) {
-  return coding == int32_t(BaiduCoding::kNone) || coding == int32_t(BaiduCoding::kGzip) ||
-         coding == int32_t(BaiduCoding::kZlib);
+  return coding >= int32_t(BaiduCoding::kNone) && coding <= int32_t(BaiduCoding::kZlib);
 }
 
 }  // namespace
@@ -93,7 +92,8 @@ bool BaiduReader::refused(const BaiduRequest& request) {
            "content_type " + std::to_string(request.content_type) + " is not offered: messages are protobuf (0)");
   } else if (!is_coding(request.coding)) {
     refuse(request, BrpcError::kRequest,
-           "compress_type " + std::to_string(request.coding) + " is not offered: 0, 2 (gzip) and 3 (zlib) are");
+           "compress_type " + std::to_string(request.coding) +
+               " is not offered: 0, 1 (Snappy), 2 (gzip) and 3 (zlib) are");
   } else if (!authenticate(request.credential)) {
     refuse(request, BrpcError::kAuth, "authentication_data is not a key of printable ASCII", reason::kAuth);
   } else {

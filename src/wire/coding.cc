@@ -75,6 +75,7 @@ std::string_view name(Coding coding) {
   switch (coding) {
     case Coding::kGzip: return "gzip";
     case Coding::kDeflate: return "deflate";
+    case Coding::kSnappy: return "x-snappy-raw";
     case Coding::kIdentity: break;
   }
   return "identity";
@@ -205,7 +206,28 @@ Inflate inflate_into(Inflater& inflater, GrowingBlock& block, std::span<const st
   return did;
 }
 
+// A message says how long it is, and cannot be longer than its own length allows.
+Inflate WholeInflater::step_snappy(base::SlabSource& slabs, base::Bytes* out) {
+  if (!snappy_) {
+    const SnappyDecoder decoder(coded_.span());
+    const uint64_t size = decoder.size();
+    if (decoder.broken()) return Inflate::kCorrupt;
+    if (size > limits_.bytes) return Inflate::kTooBig;
+    base::Slab* slab = slabs.take(size_t(std::max<uint64_t>(size, 1)));
+    if (!slab) return base::wait_in_vain(slabs, size_t(size)) ? Inflate::kNoMemory : Inflate::kNoRoom;
+    block_.widen(slab);
+    block_.move(0);
+    snappy_.emplace(decoder);
+  }
+  block_.filled(snappy_->step(block_.end() - block_.size(), kInflateSlice));
+  if (snappy_->broken()) return Inflate::kCorrupt;
+  if (!snappy_->done()) return Inflate::kMore;
+  *out = block_.freeze();
+  return Inflate::kDone;
+}
+
 Inflate WholeInflater::step(base::SlabSource& slabs, base::Bytes* out) {
+  if (coding_ == Coding::kSnappy) return step_snappy(slabs, out);
   if (!inflater_ && !begin(slabs)) return Inflate::kNoMemory;
   for (size_t work = kInflateSlice; work > 0;) {
     if (block_.room() == 0 && !block_.moving())

@@ -15,12 +15,14 @@
 #include "base/env.h"
 #include "base/memory_ledger.h"
 #include "wire/growing_block.h"
+#include "wire/snappy.h"
 
 namespace weir::wire {
 
-enum class Coding : uint8_t { kIdentity, kGzip, kDeflate };
+// kSnappy: of whole messages alone, and never of ours; no name of HTTP's or gRPC's stands for it.
+enum class Coding : uint8_t { kIdentity, kGzip, kDeflate, kSnappy };
 
-std::string_view name(Coding coding);  // "identity", "gzip", "deflate"
+std::string_view name(Coding coding);  // "identity", "gzip", "deflate", "x-snappy-raw"
 // The coding of that name, in any case ("x-gzip" too; an empty name is identity). Nothing when it is none of ours.
 std::optional<Coding> coding_of(std::string_view name);
 // The best of ours for an Accept-Encoding or grpc-accept-encoding value (RFC 9110 §12.5.3); gzip before deflate.
@@ -50,7 +52,8 @@ enum class Inflate : uint8_t {
 
 class Inflater {
  public:
-  // `coding` is not kIdentity. "deflate" may be with (as the RFC says) or without (as some send it) the zlib wrapping.
+  // `coding` is kGzip or kDeflate. "deflate" may be with (as the RFC says) or without (as some send it) the zlib
+  // wrapping.
   Inflater(Coding coding, InflateLimits limits);
   ~Inflater();
   Inflater(Inflater&&) noexcept;
@@ -107,11 +110,13 @@ class WholeInflater {
  private:
   bool begin(base::SlabSource& slabs);
   Inflate widen(base::SlabSource& slabs);
+  Inflate step_snappy(base::SlabSource& slabs, base::Bytes* out);
 
   const Coding coding_;
   const base::Bytes coded_;
   const InflateLimits limits_;
   std::optional<Inflater> inflater_;
+  std::optional<SnappyDecoder> snappy_;
   base::MemoryCharge charge_;      // for it
   std::span<const std::byte> in_;  // what is left of the coded bytes
   GrowingBlock block_;

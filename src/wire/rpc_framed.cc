@@ -35,7 +35,7 @@ FramedCall::FramedCall(const RpcRoute& route, const RpcState& state, Exchange& e
 base::Status FramedCall::check_head() {
   const CodingFields fields = coding_fields();
   if (std::string_view wanted = metadata().find(fields.coding); wanted.data()) {
-    auto known = coding_of(wanted);
+    auto known = wanted == name(Coding::kSnappy) ? std::optional(Coding::kSnappy) : coding_of(wanted);
     if (!known) {
       exchange_.record().reject = reason::kGrpcEncoding;
       initial(fields.accepted, kAcceptedCodings);
@@ -44,7 +44,8 @@ base::Status FramedCall::check_head() {
     }
     in_ = *known;
   }
-  if (in_ != Coding::kIdentity && has_element(metadata().find(fields.accepted), name(in_))) out_ = in_;
+  if (in_ != Coding::kIdentity && in_ != Coding::kSnappy && has_element(metadata().find(fields.accepted), name(in_)))
+    out_ = in_;
   return {};
 }
 

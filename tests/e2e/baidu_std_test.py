@@ -1,11 +1,12 @@
 """baidu_std on the one port: what brpc's clients of GRPS ask for, beside gRPC on the same methods."""
 
 import ssl
+import struct
 import subprocess
 import zlib
 
 import harness
-from baidu_client import Client, call, number, text
+from baidu_client import Client, call, number, text, varint
 
 oip, _ = harness.stubs()('inference')
 pb, rpc = harness.stubs()('grps')
@@ -69,6 +70,8 @@ class BaiduStd(harness.GrpcCase):
             small = pb.GrpsMessage(model='identity', str_data='a' * 5000).SerializeToString()
             reply = client.ask(SERVICE + 'Predict', zlib.compress(small), more=number(3, 3))
             self.assertEqual('a' * 5000, pb.GrpsMessage.FromString(zlib.decompress(reply.message)).str_data)
+            snappy = varint(len(small)) + b'\xf4' + struct.pack('<H', len(small) - 1) + small  # one literal
+            self.assertEqual('a' * 5000, pb.GrpsMessage.FromString(client.ask(SERVICE + 'Predict', snappy, more=number(3, 1)).message).str_data)
 
     def test_over_tls(self):
         folder = harness.scratch()
@@ -90,9 +93,12 @@ class BaiduStd(harness.GrpcCase):
         request = pb.GrpsMessage(model='identity', str_data='x').SerializeToString()
         with Client(server.port) as client:
             self.assertEqual(1004, client.ask(SERVICE + 'Predict', request).error)
+            self.assertEqual(1004, client.ask('GrpsBrpcService/Predict', request).error)
             self.assertEqual(0, client.ask(SERVICE + 'Predict', request, more=text(7, secret)).error)
             self.assertEqual(0, client.ask(SERVICE + 'Predict', request).error)
             self.assertEqual(1, client.ask(SERVICE + 'Offline', b'').error)  # EPERM
+            self.assertEqual(0, client.ask('GrpsBrpcService/Predict', request).error)
+            self.assertEqual(1, client.ask('GrpsBrpcService/Offline', b'').error)
         self.assertEqual(0, server.stop())
 
 

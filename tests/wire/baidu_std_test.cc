@@ -39,6 +39,17 @@ TEST_F(BaiduStd, CallsRunSideBySideAndAreAnsweredInAnyOrder) {
   EXPECT_EQ((std::vector<uint64_t>{2, 1}), order_);
 }
 
+// It leaves when it is whole: who waits until the peer has taken a part would wait for ever.
+TEST_F(BaiduStd, NobodyWaitsForRoomBehindAnAnswerThatIsNotWhole) {
+  feed(ask("Slow", 7, "x"));
+  Rpc* rpc = service_.slow.seen.rpc;
+  rpc->send(base::Bytes::adopt(std::string(2 * Exchange::kHighWater, 'y')));
+  EXPECT_TRUE(rpc->has_room());
+  rpc->finish({});
+  EXPECT_GT(rpc->backlog(), Exchange::kHighWater);
+  EXPECT_EQ(2 * Exchange::kHighWater, replies()[7].message.size());
+}
+
 TEST_F(BaiduStd, StatusesBecomeBrpcsErrors) {
   feed(ask("Slow", 7, "x"));
   service_.slow.seen.rpc->finish(base::invalid("100 % wrong\n"));
@@ -49,9 +60,9 @@ TEST_F(BaiduStd, StatusesBecomeBrpcsErrors) {
   EXPECT_EQ(1002u, nobody.error);  // ENOMETHOD
   EXPECT_EQ("unknown method Nope of test.Service", nobody.text);
   EXPECT_EQ("unknown service a.B", talk(ask("Echo", 7, "x", {}, "a.B")).text);
-  EXPECT_EQ(1001u, talk(ask("Echo", 7, "x", {}, "Service")).error);        // ENOSERVICE
+  EXPECT_EQ("unknown service Nobody", talk(ask("Echo", 7, "x", {}, "Nobody")).text);
   EXPECT_EQ(1003u, talk(ask("Echo/..", 7, "x")).error);                    // EREQUEST
-  EXPECT_EQ(1003u, talk(ask("Echo", 7, "x", number_field(3, 1))).error);   // snappy
+  EXPECT_EQ(1003u, talk(ask("Echo", 7, "x", number_field(3, 4))).error);   // LZ4
   EXPECT_EQ(1003u, talk(ask("Echo", 7, "x", number_field(10, 1))).error);  // JSON
   EXPECT_EQ("hello", talk(ask("Echo", 7, "hello")).message);               // the connection goes on
 }
@@ -69,6 +80,29 @@ TEST_F(BaiduStd, GzipAndZlibAreReadAndAnsweredAlike) {
     EXPECT_EQ(text, piece.view());
   }
   EXPECT_EQ(2001u, talk(ask("Echo", 7, "not gzip", number_field(3, 2))).error);  // EINTERNAL
+}
+
+TEST_F(BaiduStd, AServiceMayBeNamedWithoutItsPackage) {
+  EXPECT_EQ("hello", talk(ask("Echo", 7, "hello", {}, "Service")).message);
+  EXPECT_EQ("unknown service Service", talk(ask("Nope", 7, "x", {}, "Service")).text);
+  RpcServer& server = bench_.server();
+  server.add({"other.Service", "Echo", RpcKind::kUnary, &service_.slow, {}, {}, "grpc", Permission::kInfer});
+  EXPECT_EQ("unknown service Service", talk(ask("Echo", 7, "x", {}, "Service")).text) << "there are two of that name";
+  EXPECT_EQ("hello", talk(ask("Echo", 7, "hello")).message);
+}
+
+// As brpc has them: read, and never written.
+TEST_F(BaiduStd, SnappyIsReadAndAnsweredPlainly) {
+  const std::string coded = std::string(
+      "\x1e\x08"
+      "abc\x6a\x03\x00",
+      8);  // 3 bytes, and 27 like them
+  const Reply reply = talk(ask("Echo", 7, coded, number_field(3, 1)));
+  EXPECT_EQ(0u, reply.error) << reply.text;
+  EXPECT_EQ(0u, reply.coding);
+  EXPECT_EQ("abcabcabcabcabcabcabcabcabcabc", reply.message);
+  EXPECT_EQ(2001u, talk(ask("Echo", 7, coded.substr(0, 7), number_field(3, 1))).error);  // EINTERNAL
+  EXPECT_EQ("hello", talk(ask("Echo", 7, "hello")).message);
 }
 
 TEST_F(BaiduStd, TimeoutsAndFieldsAreThoseOfTheCall) {
