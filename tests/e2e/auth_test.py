@@ -45,7 +45,7 @@ BODIES = {
     '/inference.GRPCInferenceService/RepositoryModelLoad': {'model_name': MODEL},
     '/inference.GRPCInferenceService/RepositoryModelUnload': {'model_name': MODEL},
     '/salience.v1.Salience/OpenSession': {'model': MODEL},
-    **{f'/weir.forward.v1.Forward/{method}': {'model': MODEL} for method in ('DescribeModel', 'Generate')},
+    **{f'/weir.forward.v1.Forward/{method}': {'model': MODEL} for method in ('DescribeModel', 'Generate', 'GenerateFromImages')},
 }
 for version in ('', '/versions/{version}'):
     BODIES.update({f'/v2/models/{{model}}{version}/{what}': {'inputs': []} for what in ('infer', 'infer_stream')})

@@ -47,7 +47,7 @@ class Sequence final : public wire::RpcListener, msg::Sink, bus::OffloadListener
  public:
   Sequence(bus::Bus& bus, wire::Rpc& rpc) : rpc_(rpc), bus_(bus), call_(bus), reading_(bus, *this) {}
 
-  Status begin(std::string_view message);
+  Status begin(const Bytes& message);
 
   void on_message(wire::Rpc&, Bytes) override {}
   void on_drain(wire::Rpc&) override { call_.repay(); }
@@ -71,7 +71,7 @@ class Sequence final : public wire::RpcListener, msg::Sink, bus::OffloadListener
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a task or Call in flight
 };
 
-Status Sequence::begin(std::string_view message) {
+Status Sequence::begin(const Bytes& message) {
   auto request = read_sequence(message);
   if (!request) return request.error();
   auto found = bus_.catalog(marshal::models_of(rpc_.exchange().request()))
@@ -143,7 +143,7 @@ void Generate::call(wire::Rpc& rpc, Bytes message) {
   auto sequence = std::make_unique<Sequence>(bus_, rpc);
   Sequence& begun = *sequence;
   rpc.attach(std::move(sequence));
-  if (Status status = begun.begin(message.view()); !status.ok()) rpc.finish(status);
+  if (Status status = begun.begin(message); !status.ok()) rpc.finish(status);
 }
 
 }  // namespace weir::native

@@ -1,7 +1,9 @@
 #include "dialects/native/messages.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,8 @@ using marshal::put_varint;
 constexpr auto kNumbers = marshal::Protocol::kEvergreen;  // whose numbers SequenceParams has
 constexpr size_t kTextOfToken = 16;  // bytes of text that take a grammar as long as a token that has begun it
 constexpr float kMostBias = 100;
+constexpr size_t kLongestMime = 128;
+constexpr uint32_t kImagesField = 14;
 
 Status malformed() { return invalid("the message cannot be decoded as a Sequence"); }
 
@@ -96,7 +100,52 @@ Status read_form(std::string_view message, marshal::PbFields& fields, SequenceRe
   return {};
 }
 
-Status read_field(const PbReader& r, marshal::PbFields& fields, SequenceRequest& out) {
+Status read_image(const base::Bytes& message, std::string_view encoded, marshal::PbFields& fields,
+                  std::vector<msg::Image>& out) {
+  if (out.size() == kMostImages) return invalid("images: at most " + std::to_string(kMostImages) + " of them");
+  uint64_t start = 0, end = 0;
+  msg::Image image;
+  PbCountedReader r(encoded, fields);
+  while (r.next()) {
+    if (r.is(1, PbType::kBytes)) image.data = message.slice(r.bytes());
+    if (r.is(2, PbType::kBytes)) image.mime = r.bytes().substr(0, kLongestMime);
+    if (r.is(3, PbType::kVarint)) start = r.number();
+    if (r.is(4, PbType::kVarint)) end = r.number();
+  }
+  if (!r.ok()) return malformed();
+  if (end > kMostTokens || start > end) return invalid("images: an image must have start <= end");
+  image.start = uint32_t(start), image.end = uint32_t(end);
+  out.push_back(std::move(image));
+  return {};
+}
+
+// As the tokens have it: start, a pad for each feature, end.
+Status check_image(const msg::Image& image, size_t number, const msg::Generation& g,
+                   const msg::TextSpec::Vision& vision) {
+  const std::string name = "images[" + std::to_string(number) + "]";
+  const auto& tokens = g.append;
+  const size_t before = number == 0 ? 0 : g.images[number - 1].end;
+  if (image.start < before || image.end > tokens.size() || image.end < image.start + 3)
+    return invalid(name + " has no place in the sequence");
+  const auto pads = std::span(tokens).subspan(image.start + 1, image.end - image.start - 2);
+  const bool stands = tokens[image.start] == vision.start_id && tokens[image.end - 1] == vision.end_id &&
+                      std::all_of(pads.begin(), pads.end(), [&](uint32_t id) { return id == vision.pad_id; });
+  if (!stands) return invalid(name + ": the tokens at its positions do not stand for an image");
+  auto features = vision.features(image.data.view(), image.mime);
+  if (!features) return base::failure(features.error().code, name + ": " + features.error().text);
+  if (*features == pads.size()) return {};
+  return invalid(name + " has " + std::to_string(pads.size()) + " pads, and the model makes " +
+                 std::to_string(*features) + " features of it");
+}
+
+// The header of a PNG of that size; nothing else of it is looked at for its features.
+std::string header_of_png(uint8_t width, uint8_t height) {
+  std::string out("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", 16);
+  for (uint8_t side : {width, height}) out.append(3, '\0') += char(side);
+  return out + std::string("\x08\x02\0\0\0\0\0\0\0", 9);
+}
+
+Status read_field(const base::Bytes& message, const PbReader& r, marshal::PbFields& fields, SequenceRequest& out) {
   msg::Generation& g = out.generation;
   const bool bytes = r.type() == PbType::kBytes, number = r.type() == PbType::kVarint;
   switch (r.field()) {
@@ -115,6 +164,7 @@ Status read_field(const PbReader& r, marshal::PbFields& fields, SequenceRequest&
     case 11: return bytes ? read_range("readouts", r.bytes(), fields, g.readouts) : Status();
     case 12: return r.type() == PbType::kFixed64 ? g.cache_salt = r.number(), Status() : Status();
     case 13: return bytes ? read_form(r.bytes(), fields, out) : Status();
+    case kImagesField: return bytes ? read_image(message, r.bytes(), fields, g.images) : Status();
     default: return {};
   }
 }
@@ -163,14 +213,18 @@ size_t SequenceRequest::weight_of_form() const {
   return bytes;
 }
 
-base::Result<SequenceRequest> read_sequence(std::string_view message) {
-  if (message.size() > kLargestSequence)
-    return invalid("a Sequence has at most " + std::to_string(kLargestSequence) + " bytes");
+base::Result<SequenceRequest> read_sequence(const base::Bytes& message) {
   SequenceRequest out;
   marshal::PbFields fields;  // without tokens that are not packed: there are kMostTokens of those
-  PbReader r(message);
-  while (r.next() && (r.is(6, PbType::kVarint) || fields.take(r.type() == PbType::kGroup ? r.encoded_size() : 1)))
-    if (Status status = read_field(r, fields, out); !status.ok()) return status;
+  size_t images = 0, rest = 0;
+  PbReader r(message.view());
+  while (r.next() && (r.is(6, PbType::kVarint) || fields.take(r.type() == PbType::kGroup ? r.encoded_size() : 1))) {
+    if (r.type() == PbType::kBytes) (r.field() == kImagesField ? images : rest) += r.bytes().size();
+    if (images > kMostImageBytes || rest > kLargestSequence)
+      return invalid("a Sequence has at most " + std::to_string(kLargestSequence) + " bytes, and " +
+                     std::to_string(kMostImageBytes) + " of images");
+    if (Status status = read_field(message, r, fields, out); !status.ok()) return status;
+  }
   if (!r.ok() || fields.exceeded()) return malformed();
   if (out.begun > out.generation.append.size()) return invalid("form has begun before the sequence");
   msg::merge(out.generation.logprobs);
@@ -182,9 +236,19 @@ Status apply(SequenceRequest& request, const msg::TextSpec& spec) {
   msg::Generation& g = request.generation;
   if (!g.readouts.empty() && spec.concepts.empty())
     return base::failure(base::Code::kFailedPrecondition, "readouts: this model has none");
+  if (!g.images.empty() && !spec.vision)
+    return base::failure(base::Code::kFailedPrecondition, "images: this model takes none");
+  for (size_t i = 0; i < g.images.size(); ++i)
+    if (Status status = check_image(g.images[i], i, g, *spec.vision); !status.ok()) return status;
   if (auto bad = marshal::apply(request.params, spec, g); !bad.status.ok()) return bad.status;
   if (g.aim == msg::Aim::kEmbed) return {};
   return marshal::apply_length(request.params, spec, 0, g).status;
+}
+
+uint32_t pads_of_any(const msg::TextSpec::Vision& vision) {
+  const auto small = vision.features(header_of_png(1, 1), "image/png");
+  const auto wide = vision.features(header_of_png(255, 100), "image/png");
+  return small && wide && *small == *wide ? *small : 0;
 }
 
 std::string write_token(const msg::Token& token) {

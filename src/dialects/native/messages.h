@@ -18,7 +18,7 @@ namespace weir::native {
 struct SequenceRequest {
   std::string model, version, id;
   uint32_t priority = 0;
-  msg::Generation generation;        // aim, tokens, ranges, cache_salt; not what `params` says
+  msg::Generation generation;        // aim, tokens, images, ranges, cache_salt; not what `params` says
   marshal::GenerationParams params;  // in their ranges; `structured` is the form
   uint32_t begun = 0;                // of the tokens, from the end: those of the form that are there already
 
@@ -26,15 +26,22 @@ struct SequenceRequest {
   size_t weight_of_form() const;
 };
 
-inline constexpr size_t kLargestSequence = 8 << 20;  // bytes of a message: read within a turn of the loop
+inline constexpr size_t kLargestSequence = 8 << 20;  // bytes of a message without its images: read within a turn of the
+                                                     // loop
+// Of its images, with what is said of them: of their data alone a client sends 32 MiB.
+inline constexpr size_t kMostImageBytes = (32 << 20) + (64 << 10), kMostImages = 256;
 inline constexpr size_t kMostTokens = 1 << 20, kMostRanges = 1024, kMostChoices = 4096;
 
-// Errors: INVALID_ARGUMENT naming the field.
-base::Result<SequenceRequest> read_sequence(std::string_view message);
+// Images are slices of the message. Errors: INVALID_ARGUMENT naming the field.
+base::Result<SequenceRequest> read_sequence(const base::Bytes& message);
 
-// The model's defaults with the request's values over them; a form aside. Errors: INVALID_ARGUMENT, OUT_OF_RANGE;
+// The model's defaults with the request's values over them; a form aside. Images are where the tokens have a place for
+// them. Errors: INVALID_ARGUMENT, OUT_OF_RANGE;
 // FAILED_PRECONDITION where readouts are asked for and the model has none.
 base::Status apply(SequenceRequest& request, const msg::TextSpec& spec);
+
+// The pads of an image, where that does not depend on its size; 0: it does.
+uint32_t pads_of_any(const msg::TextSpec::Vision& vision);
 
 // SequenceEvents.
 std::string write_token(const msg::Token& token);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dialects/native/generate.h"
+#include "dialects/native/messages.h"
 #include "forward.pb.h"
 #include "marshal/small_message.h"
 #include "marshal/tenant.h"
@@ -13,6 +14,18 @@ namespace {
 namespace pb = ::weir::forward::v1;
 
 constexpr std::string_view kProtocol = "native";
+
+// One whose images take as many pads as their size asks for cannot be described, nor one whose images another server
+// reads.
+void describe_vision(const msg::TextSpec& text, pb::ModelDescription& out) {
+  const uint32_t pads = text.vision && !text.chats_elsewhere ? pads_of_any(*text.vision) : 0;
+  if (pads == 0) return;
+  pb::Vision& vision = *out.mutable_vision();
+  vision.set_start_id(text.vision->start_id);
+  vision.set_pad_id(text.vision->pad_id);
+  vision.set_end_id(text.vision->end_id);
+  vision.set_pads(pads);
+}
 
 std::string describe(const msg::ModelSpec& spec) {
   pb::ModelDescription out;
@@ -29,6 +42,7 @@ std::string describe(const msg::ModelSpec& spec) {
     for (const auto& name : text.concepts) out.add_concepts(name);
     out.mutable_readout_layers()->Add(text.readout_layers.begin(), text.readout_layers.end());
     out.set_readout_dtype(text.readout_dtype);
+    describe_vision(text, out);
   }
   return out.SerializeAsString();
 }
@@ -69,6 +83,9 @@ Native::Native(bus::Bus& bus, wire::RpcServer& rpcs, std::function<bool()> accep
             pb::ModelName::descriptor()->full_name(), pb::ModelDescription::descriptor()->full_name(), kProtocol,
             Permission::kRead});
   rpcs.add({service, "Generate", wire::RpcKind::kServerStream, &parts_->generate,
+            pb::Sequence::descriptor()->full_name(), pb::SequenceEvent::descriptor()->full_name(), kProtocol,
+            Permission::kInfer});
+  rpcs.add({service, "GenerateFromImages", wire::RpcKind::kServerStream, &parts_->generate,
             pb::Sequence::descriptor()->full_name(), pb::SequenceEvent::descriptor()->full_name(), kProtocol,
             Permission::kInfer});
 }
