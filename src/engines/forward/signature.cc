@@ -46,6 +46,7 @@ Status same_text(const msg::TextSpec& here, const msg::TextSpec& there) {
   if (here.vocabulary != there.vocabulary)
     return differs("its vocabulary has " + std::to_string(there.vocabulary) + " tokens, the one here " +
                    std::to_string(here.vocabulary));
+  if (here.vision && !there.vision) return differs("it takes no images, and the model here does");
   if (there.max_length < here.max_length)
     return differs("its context has " + std::to_string(there.max_length) + " positions, the one here " +
                    std::to_string(here.max_length));

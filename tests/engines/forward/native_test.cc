@@ -21,9 +21,14 @@ msg::TextSpec spec() {
 }
 
 fpb::Sequence sent(const msg::Call& call, std::vector<uint32_t> generated = {}) {
-  const base::Bytes bytes = write_sequence(call, generated, "m", "2");
+  std::string bytes;
+  for (const auto& piece : write_sequence(call, generated, "m", "2")) bytes += piece.view();
+  const std::string_view message = std::string_view(bytes).substr(wire::kGrpcPrefix);
+  const auto prefix = wire::grpc_prefix(wire::GrpcFlag::kPlain, uint32_t(message.size()));
+  EXPECT_EQ(bytes.substr(0, wire::kGrpcPrefix),
+            std::string(reinterpret_cast<const char*>(prefix.data()), prefix.size()));
   fpb::Sequence out;
-  EXPECT_TRUE(out.ParseFromString(std::string(bytes.view().substr(wire::kGrpcPrefix))));
+  EXPECT_TRUE(out.ParseFromString(std::string(message)));
   return out;
 }
 
@@ -50,6 +55,46 @@ TEST(ForwardNative, ASequenceHasAllOfTheCall) {
   EXPECT_EQ(out.stop_ids_size(), 2);
   EXPECT_EQ(out.readouts(0).end(), UINT32_MAX);
   EXPECT_EQ(out.cache_salt(), 3u);
+}
+
+TEST(ForwardNative, ImagesAreSentAsTheyAre) {
+  msg::Call call;
+  call.generation = std::make_unique<msg::Generation>();
+  msg::Generation& g = *call.generation;
+  const std::vector<msg::Image> before{{base::Bytes::copy_of("first"), "image/png", 0, 3}};
+  const std::vector<uint32_t> history{1, 2, 3};
+  g.history = history, g.history_images = before;
+  g.append = {1, 2, 2, 3};
+  g.images = {{base::Bytes::copy_of("second"), "", 3, 7}};
+  EXPECT_TRUE(has_images(call));
+  EXPECT_TRUE(images_fit(call).ok());
+  const fpb::Sequence out = sent(call);
+  ASSERT_EQ(out.images_size(), 2);
+  EXPECT_EQ(out.images(0).data() + out.images(0).mime(), "firstimage/png");
+  EXPECT_EQ(out.images(1).data() + out.images(1).mime(), "second");
+  EXPECT_EQ(out.images(1).start(), 3u);
+  EXPECT_EQ(out.images(1).end(), 7u);
+  g.images[0].data = base::Bytes::adopt(std::string(kMostImageBytes, 'x'));
+  EXPECT_EQ(images_fit(call).text, "images: at most 33554432 bytes of them can be forwarded");
+}
+
+TEST(ForwardNative, AModelThatSeesIsDescribed) {
+  fpb::ModelDescription sent;
+  sent.set_makes_tokens(true), sent.set_max_length(64), sent.set_vocabulary(300);
+  auto blind = read_description(sent.SerializeAsString());
+  ASSERT_TRUE(blind);
+  EXPECT_FALSE(blind->vision);
+  auto& vision = *sent.mutable_vision();
+  vision.set_start_id(1), vision.set_pad_id(2), vision.set_end_id(299), vision.set_pads(16);
+  auto read = read_description(sent.SerializeAsString());
+  ASSERT_TRUE(read) << read.error().text;
+  ASSERT_TRUE(read->vision);
+  EXPECT_EQ(read->vision->end_id, 299u);
+  EXPECT_EQ(read->vision->pads, 16u);
+  vision.set_end_id(300);
+  EXPECT_FALSE(read_description(sent.SerializeAsString()));
+  vision.set_end_id(3), vision.set_pads(0);
+  EXPECT_FALSE(read_description(sent.SerializeAsString()));
 }
 
 TEST(ForwardNative, TokensComeWithTheirDetails) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engines/forward/native/message.h"
 #include "engines/forward/native/questions.h"
 #include "engines/forward/native/sequence_attempt.h"
 #include "engines/forward/oip/grpc_kind.h"
@@ -31,6 +32,7 @@ class Native final : public Kind {
   Status fits(const msg::Call& call, const msg::ModelSpec& spec) const override {
     if (!spec.text) return tensors_->fits(call, spec);
     if (Status status = generation::fits_tokens(call, spec, kOriginsRoom); !status.ok()) return status;
+    if (Status status = images_fit(call); !status.ok()) return status;
     const auto& constraint = call.generation->constraint;
     if (!constraint || constraint->form()) return {};
     return base::failure(Code::kUnimplemented, "this form of the answer cannot be had of a forwarded model");

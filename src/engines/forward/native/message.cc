@@ -93,6 +93,26 @@ std::string form_of(const msg::StructuredOutput& form, uint32_t done) {
   return out;
 }
 
+// All of an Image but its data, which follows.
+std::string image_head(const msg::Image& image) {
+  std::string inner;
+  put_text(inner, 2, image.mime);
+  put_number(inner, 3, image.start);
+  put_number(inner, 4, image.end);
+  put_tag(inner, 1, PbType::kBytes);
+  put_varint(inner, image.data.size());
+  std::string out;
+  put_tag(out, 14, PbType::kBytes);
+  put_varint(out, inner.size() + image.data.size());
+  return out + inner;
+}
+
+template <class F>
+void each_image(const msg::Generation& g, F&& f) {
+  for (const auto& image : g.history_images) f(image);
+  for (const auto& image : g.images) f(image);
+}
+
 // --- the answer ------------------------------------------------------------------------------------------------------
 
 bool read_ids(const PbReader& r, size_t most, std::vector<uint32_t>& out) {
@@ -192,8 +212,19 @@ base::Result<msg::Event> read_embedding(std::string_view message, const msg::Tex
 
 }  // namespace
 
-base::Bytes write_sequence(const msg::Call& call, std::span<const uint32_t> generated, std::string_view model,
-                           std::string_view version) {
+bool has_images(const msg::Call& call) {
+  return !call.generation->images.empty() || !call.generation->history_images.empty();
+}
+
+Status images_fit(const msg::Call& call) {
+  size_t bytes = 0;
+  each_image(*call.generation, [&](const msg::Image& image) { bytes += image.data.size(); });
+  if (bytes <= kMostImageBytes) return {};
+  return base::invalid("images: at most " + std::to_string(kMostImageBytes) + " bytes of them can be forwarded");
+}
+
+std::vector<base::Bytes> write_sequence(const msg::Call& call, std::span<const uint32_t> generated,
+                                        std::string_view model, std::string_view version) {
   const msg::Generation& g = *call.generation;
   const auto done = uint32_t(generated.size());
   std::string out(wire::kGrpcPrefix, '\0');
@@ -219,9 +250,17 @@ base::Bytes write_sequence(const msg::Call& call, std::span<const uint32_t> gene
   put_tag(out, 12, PbType::kFixed64);
   out.append(reinterpret_cast<const char*>(&salt), sizeof salt);
   if (g.constraint && g.constraint->form()) put_bytes(out, 13, form_of(*g.constraint->form(), done));
-  const auto prefix = wire::grpc_prefix(wire::GrpcFlag::kPlain, uint32_t(out.size() - wire::kGrpcPrefix));
+  std::vector<base::Bytes> pieces(1);
+  size_t size = out.size() - wire::kGrpcPrefix;
+  each_image(g, [&](const msg::Image& image) {
+    pieces.push_back(base::Bytes::adopt(image_head(image)));
+    pieces.push_back(image.data);
+    size += pieces.end()[-2].size() + image.data.size();
+  });
+  const auto prefix = wire::grpc_prefix(wire::GrpcFlag::kPlain, uint32_t(size));
   out.replace(0, prefix.size(), reinterpret_cast<const char*>(prefix.data()), prefix.size());
-  return base::Bytes::adopt(std::move(out));
+  pieces.front() = base::Bytes::adopt(std::move(out));
+  return pieces;
 }
 
 base::Result<msg::Event> read_event(std::string_view message, const msg::TextSpec& text) {
@@ -234,6 +273,27 @@ base::Result<msg::Event> read_event(std::string_view message, const msg::TextSpe
   }
   return bad("an event of no kind");
 }
+
+namespace {
+
+std::optional<DescribedModel::Vision> read_vision(std::string_view message, marshal::PbFields& fields) {
+  DescribedModel::Vision out;
+  uint64_t largest = 0;
+  marshal::PbCountedReader r(message, fields);
+  while (r.next()) {
+    if (r.type() != PbType::kVarint) continue;
+    largest = std::max(largest, r.number());
+    const auto number = uint32_t(r.number());
+    if (r.field() == 1) out.start_id = number;
+    if (r.field() == 2) out.pad_id = number;
+    if (r.field() == 3) out.end_id = number;
+    if (r.field() == 4) out.pads = number;
+  }
+  if (!r.ok() || largest > kLongestContext || out.pads == 0) return {};
+  return out;
+}
+
+}  // namespace
 
 base::Result<DescribedModel> read_description(std::string_view message) {
   DescribedModel out;
@@ -259,10 +319,13 @@ base::Result<DescribedModel> read_description(std::string_view message) {
       case 9: concept_name(r); break;
       case 10: ok = read_ids(r, kMostLayers, out.readout_layers); break;
       case 11: out.readout_dtype = base::presentable(r.bytes(), 64); break;
+      case 12: ok = (out.vision = read_vision(r.bytes(), fields)).has_value(); break;
       default: break;
     }
   if (!ok || !r.ok()) return bad("the description of a model cannot be read");
   if (out.makes_tokens && (out.max_length == 0 || out.vocabulary == 0)) return bad("a model without a vocabulary");
+  if (out.vision && std::max({out.vision->start_id, out.vision->pad_id, out.vision->end_id}) >= out.vocabulary)
+    return bad("images whose tokens are outside of the vocabulary");
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,10 +16,16 @@
 
 namespace weir::forward {
 
-// A Sequence, framed: all of the Call's and `generated`, which other origins have made of it; as many tokens fewer are
-// asked for.
-base::Bytes write_sequence(const msg::Call& call, std::span<const uint32_t> generated, std::string_view model,
-                           std::string_view version);
+inline constexpr size_t kMostImageBytes = 32 << 20;  // of one Sequence
+
+bool has_images(const msg::Call& call);
+// OK, or INVALID_ARGUMENT: the images of the Call are more than a Sequence has room for.
+base::Status images_fit(const msg::Call& call);
+
+// A Sequence, framed, in pieces: all of the Call's and `generated`, which other origins have made of it; as many tokens
+// fewer are asked for. Images are the Call's own bytes.
+std::vector<base::Bytes> write_sequence(const msg::Call& call, std::span<const uint32_t> generated,
+                                        std::string_view model, std::string_view version);
 
 // A SequenceEvent: Token, Done or Outputs with an embedding; a Token's id is in the vocabulary of `text`, its details
 // have as many entries as that says. Errors: INTERNAL, saying what is wrong with it.
@@ -29,6 +36,10 @@ struct DescribedModel {
   std::string platform, readout_dtype;
   uint32_t max_length = 0, vocabulary = 0, hidden_size = 0;
   bool normalized = false;
+  struct Vision {
+    uint32_t start_id = 0, pad_id = 0, end_id = 0, pads = 0;
+  };
+  std::optional<Vision> vision;
   std::vector<uint32_t> eos_ids, readout_layers;
   std::vector<std::string> concepts;
 };

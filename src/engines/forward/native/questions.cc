@@ -5,6 +5,7 @@
 #include "engines/forward/native/message.h"
 #include "engines/forward/oip/message.h"
 #include "engines/forward/oip/probe.h"
+#include "images/image.h"
 
 namespace weir::forward {
 namespace {
@@ -63,6 +64,16 @@ void NativeQuestions::heard(Result<Bytes> answer) {
   tensors_->ask_signature(wanted_, timeout_, [this](Result<msg::ModelSpec> spec) { tell(std::move(spec)); });
 }
 
+// An image is looked at here as the origin does.
+msg::TextSpec::Vision vision_of(const DescribedModel::Vision& model) {
+  return {model.start_id, model.pad_id, model.end_id,
+          [pads = model.pads](std::string_view data, std::string_view) -> Result<uint32_t> {
+            auto header = images::read_picture_header(data);
+            if (!header) return header.error();
+            return pads;
+          }};
+}
+
 Result<msg::ModelSpec> NativeQuestions::signature(DescribedModel model) {
   if (!text_)
     return base::invalid("parameter 'tokenizer' is missing: it names the folder of the model's tokenizer.json");
@@ -74,6 +85,7 @@ Result<msg::ModelSpec> NativeQuestions::signature(DescribedModel model) {
   text->concepts = std::move(model.concepts);
   text->readout_layers = std::move(model.readout_layers);
   text->readout_dtype = std::move(model.readout_dtype);
+  if (model.vision) text->vision = vision_of(*model.vision);
   msg::ModelSpec spec = std::move(wanted_);
   spec.text = std::move(text);
   spec.max_batch = 0;

@@ -17,7 +17,8 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-constexpr std::string_view kGenerate = "/weir.forward.v1.Forward/Generate";
+constexpr std::string_view kGenerate = "/weir.forward.v1.Forward/Generate",
+                           kGenerateFromImages = "/weir.forward.v1.Forward/GenerateFromImages";
 constexpr uint64_t kLargestEvent = 8 << 20;
 
 class SequenceAttempt final : public AttemptOver<GrpcCall> {
@@ -59,9 +60,9 @@ Attempt::Started SequenceAttempt::start(OriginConn& conn) {
   add_deadline(asked_.call, asked_.now, fields);
   pass_on(asked_.call, fields);
   if (asked_.options.beside_local) fields.add(wire::kRelayed, "1");
-  std::vector<base::Bytes> body;
-  body.push_back(write_sequence(asked_.call, asked_.generated, asked_.options.model, asked_.options.version));
-  return {GrpcCall::start(conn, kGenerate, std::move(body), std::move(fields))};
+  auto body = write_sequence(asked_.call, asked_.generated, asked_.options.model, asked_.options.version);
+  const auto method = has_images(asked_.call) ? kGenerateFromImages : kGenerate;
+  return {GrpcCall::start(conn, method, std::move(body), std::move(fields))};
 }
 
 HttpCall::Next SequenceAttempt::on_message(base::Bytes message) {
@@ -99,6 +100,8 @@ Status SequenceAttempt::check(const msg::Token& token) {
 // Another origin may finish the text that this one's engine could not finish, or refused before the first token. A
 // connection that fails behind the end of a text takes nothing from it.
 void SequenceAttempt::on_over(Status status, From from) {
+  if (status.code == Code::kUnimplemented && has_images(asked_.call))
+    status.text = "it is an older weir, which takes no images of another server: " + status.text;
   const bool lost = from == From::kTransport || from == From::kStale || late_;
   if (!status.ok() && lost && last_) status = {}, from = From::kOrigin;
   if (status.ok() && !last_) status = failure(Code::kUnavailable, "it ended the call before the text had ended");
