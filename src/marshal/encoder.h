@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "msg/call.h"
 #include "msg/spec.h"
 #include "msg/tensor.h"
 
@@ -31,6 +33,14 @@ inline base::Status check_embedding(const std::vector<msg::Tensor>& answer, uint
   const size_t bytes = size_t(width) * sizeof(float);
   if (!answer.empty() && answer[0].dtype == msg::DType::kFp32 && answer[0].data.size() == bytes) return {};
   return base::failure(base::Code::kInternal, "the model gave no embedding");
+}
+
+// A parameter of an encoder's Outputs: the tokens of the rows, as another server that has run it counts them.
+inline constexpr const char* kPromptTokens = "prompt_tokens";
+inline std::optional<uint64_t> counted_tokens(const msg::Outputs& outputs) {
+  const auto* value = msg::find(outputs.parameters, kPromptTokens);
+  const auto* count = value ? std::get_if<int64_t>(value) : nullptr;
+  return count && *count >= 0 ? std::optional(uint64_t(*count)) : std::nullopt;
 }
 
 }  // namespace weir::marshal

@@ -297,7 +297,7 @@ class ByHand(unittest.TestCase):
     def test_settings_that_do_not_go_together(self):
         for text, why in (('kind: openai\nparameters: {api: chat, tokenizer: /nowhere}\n', "need no 'tokenizer'"),
                           ('kind: weir\nparameters: {api: chat}\n', 'needs kind openai'),
-                          ('kind: openai\nparameters: {api: chats}\n', 'chat or completions')):
+                          ('kind: openai\nparameters: {api: chats}\n', 'chat, completions, embeddings or rerank')):
             root = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
             (root / 'm').mkdir()
             (root / 'm/model.yaml').write_text(f'engine: forward\norigins: [http://127.0.0.1:1]\n{text}')

@@ -12,6 +12,21 @@ constexpr size_t kLargestBody = 4 << 20;
 }  // namespace
 
 void Get::ask(std::string_view target, base::Duration timeout, Then then) {
+  wire::ClientRequest request;
+  request.target = target;
+  begin(std::move(request), timeout, std::move(then));
+}
+
+void Get::post(std::string_view target, std::string json, base::Duration timeout, Then then) {
+  wire::ClientRequest request;
+  request.method = "POST";
+  request.target = target;
+  request.fields.add("content-type", "application/json");
+  request.body = base::Bytes::adopt(std::move(json));
+  begin(std::move(request), timeout, std::move(then));
+}
+
+void Get::begin(wire::ClientRequest request, base::Duration timeout, Then then) {
   then_ = std::move(then);
   answer_ = {};
   timer_ = shard_.env().at(shard_.env().now() + timeout, [this, timeout] {
@@ -19,8 +34,6 @@ void Get::ask(std::string_view target, base::Duration timeout, Then then) {
     give_up_late(
         base::failure(base::Code::kDeadlineExceeded, "it has not answered within " + base::show_duration(timeout)));
   });
-  wire::ClientRequest request;
-  request.target = target;
   request.fields.add("accept", "application/json");
   base::Status status = send(conn_to_, std::move(request));
   if (!status.ok()) on_over(std::move(status), From::kUnsent);

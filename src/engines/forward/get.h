@@ -1,4 +1,4 @@
-// Get: a GET of ours to an origin whose answer is small. On one shard's thread.
+// Get: a GET of ours to an origin whose answer is small, or a POST of some JSON. On one shard's thread.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,10 @@ class Get final : public HttpCall {
   ~Get() { shard_.env().cancel(timer_); }
 
   void ask(std::string_view target, base::Duration timeout, Then then);
+  void post(std::string_view target, std::string json, base::Duration timeout, Then then);
 
  private:
+  void begin(wire::ClientRequest request, base::Duration timeout, Then then);
   Next on_answer(int status, const wire::Fields& fields) override;
   Next on_piece(std::span<const std::byte> piece) override;
   base::Status on_whole(const wire::Fields&) override { return {}; }

@@ -15,7 +15,7 @@ using Thinking = msg::TextSpec::Elsewhere::Thinking;
 
 constexpr auto kShortestCheck = std::chrono::milliseconds(10);
 constexpr uint32_t kMostOutstanding = 1 << 20, kLongestContext = 1 << 24;
-constexpr uint32_t kWidestEmbedding = 1 << 16;
+constexpr uint32_t kWidestEmbedding = 1 << 16, kMostTexts = 2048;
 constexpr std::string_view kMembers = "cluster";
 constexpr uint64_t kLargestAnswer = uint64_t(4) << 30;
 
@@ -104,10 +104,16 @@ Status read_binary_tensors(const std::string& value, Options& out) {
   return out.binary_tensors = value == "true", Status();
 }
 
+constexpr std::pair<std::string_view, OpenaiApi> kApis[] = {{"chat", OpenaiApi::kChat},
+                                                            {"completions", OpenaiApi::kCompletions},
+                                                            {"embeddings", OpenaiApi::kEmbeddings},
+                                                            {"rerank", OpenaiApi::kRerank}};
+
 Status read_api(const std::string& value, Options& out) {
   if (out.kind != KindName::kOpenai) return invalid("parameter 'api' needs kind openai");
-  if (value != "chat" && value != "completions") return wrong("api", value, "chat or completions");
-  return out.api = value == "chat" ? OpenaiApi::kChat : OpenaiApi::kCompletions, Status();
+  for (const auto& [name, api] : kApis)
+    if (name == value) return out.api = api, Status();
+  return wrong("api", value, "chat, completions, embeddings or rerank");
 }
 
 constexpr std::pair<std::string_view, Thinking> kThinking[] = {
@@ -161,6 +167,25 @@ void read_balancing(Parameters& all, Options& out) {
   all.count("metrics_port", 65535, out.metrics_port);
 }
 
+// Those that embeddings and rankings alone have.
+void read_texts(Parameters& all, Options& out) {
+  all.read("max_texts", [&](const std::string&) {
+    return out.has_rows() ? Status() : invalid("parameter 'max_texts' needs kind openai with api embeddings or rerank");
+  });
+  all.count("max_texts", kMostTexts, out.max_texts);
+}
+
+// Those that an api has no use for.
+Status check_files(const Options& options) {
+  const bool tokens = options.api == OpenaiApi::kChat || options.api == OpenaiApi::kRerank;
+  if (tokens && !(options.tokenizer.empty() && options.tool_format.empty()))
+    return invalid("parameter 'api' is \"" + std::string(options.api == OpenaiApi::kChat ? "chat" : "rerank") +
+                   "\": its origins need no 'tokenizer' and no 'tool_format'");
+  if (options.api == OpenaiApi::kEmbeddings && !options.tool_format.empty())
+    return invalid("parameter 'api' is \"embeddings\": its origins need no 'tool_format'");
+  return {};
+}
+
 }  // namespace
 
 bool Options::any_tls() const {
@@ -186,6 +211,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.read("binary_tensors", [&](const std::string& value) { return read_binary_tensors(value, out); });
   all.read("api", [&](const std::string& value) { return read_api(value, out); });
   read_chat(all, out);
+  read_texts(all, out);
   all.text("ca_file", out.ca_file);
   all.text("key_file", out.key_file);
   all.text("tokenizer", out.tokenizer);
@@ -204,8 +230,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
     return out.max_answer = *parsed, Status();
   });
   if (!all.status().ok()) return all.status();
-  if (out.api == OpenaiApi::kChat && !(out.tokenizer.empty() && out.tool_format.empty()))
-    return invalid("parameter 'api' is \"chat\": its origins need no 'tokenizer' and no 'tool_format'");
+  if (auto s = check_files(out); !s.ok()) return s;
   return out;
 }
 

@@ -42,6 +42,11 @@
 //     api: chat                               # of kind openai: origins that have /v1/chat/completions alone. They get
 //                                             # messages and tools as they are, a plain prompt as one message of the
 //                                             # user; no tokenizer. Default: completions
+//     api: embeddings                         # of kind openai: an encoder; origins that have /v1/embeddings. With
+//                                             # `tokenizer` they get token ids, without it texts
+//     api: rerank                             # of kind openai: a reranker; origins that have /v1/rerank, /rerank,
+//                                             # /v2/rerank or /score
+//     max_texts: 32                           # with api embeddings or rerank: texts of one request to an origin
 //     vision: true                            # with api chat: it takes images. By default where the origin's list of
 //                                             # models says so (weir, llama.cpp, Mistral, OpenRouter)
 //     thinking: variables                     # with api chat: how a request that says whether to think tells it there:
@@ -75,13 +80,13 @@ inline constexpr std::string_view kParameters[] = {"answer_timeout", "api",
                                                    "kind",           "load_report",
                                                    "local_first",    "max_answer",
                                                    "max_length",     "max_outstanding",
-                                                   "metrics_port",   "model",
-                                                   "origins",        "places",
-                                                   "thinking",       "tokenizer",
-                                                   "tool_format",    "version",
-                                                   "vision"};
+                                                   "max_texts",      "metrics_port",
+                                                   "model",          "origins",
+                                                   "places",         "thinking",
+                                                   "tokenizer",      "tool_format",
+                                                   "version",        "vision"};
 
-enum class OpenaiApi : uint8_t { kCompletions, kChat };
+enum class OpenaiApi : uint8_t { kCompletions, kChat, kEmbeddings, kRerank };
 
 enum class LoadReports : uint8_t { kNone, kOrca, kMetrics };
 
@@ -111,6 +116,7 @@ struct Options {
   std::string tokenizer, tool_format;
   uint32_t embedding_size = 0;    // 0: as the origin says
   uint32_t max_length = 0;        // 0: as the origin says
+  uint32_t max_texts = 32;        // of one request; as many as Text Embeddings Inference takes by default
   base::Duration hedge_after{0};  // 0: not by a time
   double hedge_quantile = 0;      // 0: not by a quantile; else below 1
   LoadReports load_reports = LoadReports::kNone;
@@ -118,6 +124,7 @@ struct Options {
 
   std::optional<bool> binary_tensors;  // nothing: as the origin says
 
+  bool has_rows() const { return api == OpenaiApi::kEmbeddings || api == OpenaiApi::kRerank; }
   bool hedges() const { return hedge_after.count() > 0 || hedge_quantile > 0; }
 
   bool any_tls() const;

@@ -58,6 +58,16 @@ TEST(ForwardOptions, OfChats) {
   EXPECT_EQ(options->thinking, Thinking::kEffort);
 }
 
+TEST(ForwardOptions, EmbeddingsAndRankings) {
+  std::map<std::string, std::string> all{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "embeddings"}};
+  auto options = read_options(wanted(all));
+  ASSERT_TRUE(options) << options.error().text;
+  EXPECT_TRUE(options->has_rows());
+  EXPECT_EQ(options->max_texts, 32u);
+  all["max_texts"] = "7", all["tokenizer"] = "/models/bge";
+  EXPECT_EQ(read_options(wanted(all))->max_texts, 7u);
+}
+
 TEST(ForwardOptions, TheModelsNameIsTheSameThereUnlessItIsSaid) {
   EXPECT_EQ(read_options(wanted({{"kind", "oip-grpc"}, {"origins", "http://a:1"}}))->model, "m");
 }
@@ -78,6 +88,10 @@ TEST(ForwardOptions, ErrorsNameTheParameter) {
       {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}, {"vision", "1"}}, "true or false"},
       {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}, {"thinking", "on"}},
        "none, variables or effort"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "images"}}, "chat, completions, embeddings or rerank"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}, {"max_texts", "4"}}, "'max_texts' needs"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "rerank"}, {"max_texts", "4096"}}, "from 1 to 2048"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "rerank"}, {"tokenizer", "/x"}}, "need no 'tokenizer'"},
   };
   for (const auto& [parameters, words] : bad) {
     auto options = read_options(wanted(parameters));

@@ -1,0 +1,174 @@
+#include "engines/forward/openai/rows_questions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engines/forward/get.h"
+#include "engines/forward/openai/byte_ids.h"
+#include "engines/forward/openai/message.h"
+#include "engines/forward/refusal.h"
+
+namespace weir::forward {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Result;
+using base::Status;
+
+constexpr uint32_t kLongestText = 128 << 10;  // bytes; how many tokens it takes is for the origin to say
+constexpr uint32_t kMostFloats = 1 << 18;     // of one answer, which is read within a turn of the loop
+constexpr double kAboutOne = 1e-2;            // of embeddings that have length 1, as 16 bits round them
+
+bool is_none(int status) { return status == 404 || status == 405; }
+// It may take the request in another form.
+bool may_differ(int status) { return is_none(status) || status == 400 || status == 422 || status == 501; }
+
+bool has_length_one(const std::vector<float>& values) {
+  double squares = 0;
+  for (float v : values) squares += double(v) * v;
+  return std::fabs(std::sqrt(squares) - 1) < kAboutOne;
+}
+
+class RowsQuestions final : public Questions {
+ public:
+  RowsQuestions(net::Shard& shard, OriginConn& conn, const Options& options, std::shared_ptr<const msg::TextSpec> text,
+                ChosenForm& form)
+      : conn_(conn), options_(options), text_(std::move(text)), form_(form), get_(shard, conn) {}
+
+  void ask_ready(base::Duration timeout, OnReady then) override {
+    timeout_ = timeout;
+    ready_ = [its_then = std::move(then)](Result<ListedModel> listed) {
+      if (!listed) return its_then(listed.error());
+      its_then(true);
+    };
+    ask_health(timeout);
+  }
+  void ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) override {
+    timeout_ = timeout;
+    wanted_ = wanted, then_ = std::move(then), next_ = 0, refusal_ = {};
+    ready_ = [this](Result<ListedModel> listed) {
+      if (!listed) return std::exchange(then_, nullptr)(listed.error());
+      listed_ = *std::move(listed);
+      ask_rows();
+    };
+    ask_health(timeout + options_.connect_timeout);
+  }
+
+ private:
+  RowsFor what() const { return options_.api == OpenaiApi::kEmbeddings ? RowsFor::kEmbeddings : RowsFor::kRanking; }
+  void ask_health(base::Duration timeout);
+  void heard_health(Result<Get::Answer> answer);
+  void heard_models(Result<Get::Answer> answer);
+  void ask_rows();
+  void heard_rows(Result<Get::Answer> answer);
+  msg::ModelSpec signature(const RowsAnswer& answer);
+  Status named(Status status) const {
+    status.text = "origin " + conn_.origin().name() + ": " + status.text;
+    return status;
+  }
+  void tell(Result<ListedModel> listed) { std::exchange(ready_, nullptr)(std::move(listed)); }
+  void tell_unavailable(std::string text) { tell(named(failure(Code::kUnavailable, std::move(text)))); }
+
+  OriginConn& conn_;
+  const Options& options_;
+  const std::shared_ptr<const msg::TextSpec> text_;
+  ChosenForm& form_;
+  Get get_;
+  base::Duration timeout_{0};
+  std::function<void(Result<ListedModel>)> ready_;
+  OnSignature then_;
+  msg::ModelSpec wanted_;
+  ListedModel listed_;
+  size_t next_ = 0;      // of the forms
+  std::string refusal_;  // of those that it has not taken, the one that says most
+};
+
+void RowsQuestions::ask_health(base::Duration timeout) {
+  get_.ask("/health", timeout, [this](Result<Get::Answer> answer) { heard_health(std::move(answer)); });
+}
+
+// A server without /health is asked for its models alone.
+void RowsQuestions::heard_health(Result<Get::Answer> answer) {
+  if (!answer) return tell(named(answer.error()));
+  if (answer->status / 100 != 2 && !is_none(answer->status))
+    return tell_unavailable("/health answered with HTTP status " + std::to_string(answer->status));
+  get_.ask("/v1/models", timeout_, [this](Result<Get::Answer> models) { heard_models(std::move(models)); });
+}
+
+// One that lists none may have it.
+void RowsQuestions::heard_models(Result<Get::Answer> answer) {
+  if (!answer) return tell(named(answer.error()));
+  if (is_none(answer->status)) return tell(ListedModel{.found = true, .owner = {}, .others = {}});
+  if (answer->status != 200) return tell_unavailable("/v1/models: " + error_of(answer->status, answer->body, {}).text);
+  auto listed = read_models(answer->body, options_.model);
+  if (!listed) return tell(named(listed.error()));
+  if (!listed->found)
+    return tell_unavailable("it has no model '" + options_.model + "'" +
+                            (listed->others.empty() ? "" : "; it has " + listed->others));
+  tell(std::move(listed));
+}
+
+void RowsQuestions::ask_rows() {
+  const RowsForm& form = rows_forms(what())[next_];
+  const TextRows probe{.texts = {"a text"}, .ids = {}, .query = "a query"};
+  get_.post(form.target, write_rows_request(probe, form.body, options_.model), timeout_,
+            [this](Result<Get::Answer> answer) { heard_rows(std::move(answer)); });
+}
+
+void RowsQuestions::heard_rows(Result<Get::Answer> answer) {
+  if (!answer) return std::exchange(then_, nullptr)(named(answer.error()));
+  const auto forms = rows_forms(what());
+  const std::string target(forms[next_].target);
+  if (answer->status != 200) {
+    Status status = error_of(answer->status, answer->body, {});
+    if (refusal_.empty() || !is_none(answer->status)) refusal_ = target + ": " + status.text;
+    if (may_differ(answer->status) && ++next_ < forms.size()) return ask_rows();
+    return std::exchange(then_, nullptr)(named(failure(Code::kUnavailable, refusal_)));
+  }
+  auto read = what() == RowsFor::kEmbeddings ? read_embeddings(answer->body, 1, options_.embedding_size)
+                                             : read_ranking(answer->body, 1);
+  if (!read) {
+    read.error().text = target + ": " + read.error().text;
+    return std::exchange(then_, nullptr)(named(read.error()));
+  }
+  form_.store(next_, std::memory_order_relaxed);
+  std::exchange(then_, nullptr)(signature(*read));
+}
+
+msg::ModelSpec RowsQuestions::signature(const RowsAnswer& answer) {
+  auto text = text_ ? std::make_shared<msg::TextSpec>(*text_) : std::make_shared<msg::TextSpec>();
+  const auto width = uint32_t(answer.values.size());
+  text->max_length = options_.max_length > 0 ? options_.max_length : listed_.max_length;
+  if (!text_) {
+    text->codec = byte_ids::make_codec(), text->vocabulary = byte_ids::kVocabulary;
+    text->max_length = options_.max_length > 0 ? std::min(options_.max_length, uint32_t(kMostRowBytes)) : kLongestText;
+    text->chats_elsewhere = msg::TextSpec::Elsewhere{};
+  }
+  if (text->max_length == 0) text->max_length = kLongestText;
+  msg::ModelSpec spec = std::move(wanted_);
+  spec.inputs = text_row_inputs(what());
+  if (what() == RowsFor::kRanking) {
+    const std::vector<std::string> labels{"LABEL_0"};
+    text->labels = 1;
+    spec.outputs = {{"scores", msg::DType::kFp32, {1}, false, labels}};
+  } else {
+    text->hidden_size = width, text->normalized = has_length_one(answer.values);
+    spec.outputs = {{"sentence_embedding", msg::DType::kFp32, {int64_t(width)}, false, {}}};
+  }
+  spec.max_batch = std::clamp(kMostFloats / width, 1u, options_.max_texts);
+  spec.encoder = std::move(text);
+  spec.ragged = true;
+  if (spec.platform.empty()) spec.platform = "openai";
+  return spec;
+}
+
+}  // namespace
+
+std::unique_ptr<Questions> make_rows_questions(net::Shard& shard, OriginConn& conn, const Options& options,
+                                               std::shared_ptr<const msg::TextSpec> text, ChosenForm& form) {
+  return std::make_unique<RowsQuestions>(shard, conn, options, std::move(text), form);
+}
+
+}  // namespace weir::forward
