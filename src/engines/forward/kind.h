@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "engines/forward/openai/text_rows.h"
 #include "engines/forward/options.h"
 #include "msg/call.h"
 #include "msg/spec.h"
@@ -113,6 +114,8 @@ class Kind {
   virtual base::Status fits(const msg::Call& call, const msg::ModelSpec& spec) const = 0;
   // Whether another origin can go on behind tokens that are there.
   virtual bool can_move(const msg::Call& /*call*/) const { return true; }
+  // Calls of one row each go as one request (gather.h); nothing: they do not.
+  virtual std::optional<RowsFor> gathers() const { return {}; }
 };
 
 // The Kind that options.kind names; `folder`: the model's own, or empty. Errors: those of its files.

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "engines/forward/forwarded_call.h"
+#include "engines/forward/gather.h"
 #include "engines/forward/hedge.h"
 #include "engines/forward/prefix.h"
 #include "engines/forward/sequence_lines.h"
@@ -40,6 +41,12 @@ Status no_origin(const Target& target, const msg::ModelSpec& spec) {
                              std::to_string(target.options.max_outstanding) + "); try again later");
 }
 
+// Texts that are tensors cost as many tokens as those that have become ids (msg/token_charge.h): one for each byte.
+void charge_texts(const msg::Call& call, Time now) {
+  for (const auto& tensor : call.inputs)
+    if (call.limiter && tensor.name == kTextInput) call.limiter->charge_tokens(now, tensor.data.size());
+}
+
 uint64_t sequence_of(const msg::Call& call) { return call.session.high ^ call.session.low; }
 
 }  // namespace
@@ -54,6 +61,9 @@ ShardModel::ShardModel(net::Shard& shard, std::shared_ptr<Target> target, const 
       lines_(std::make_unique<SequenceLines>(target_->sequences)) {
   for (auto& origin : target_->origins) conns_.push_back(std::make_unique<OriginConn>(shard_, *target_, origin));
   if (const double share = target_->options.hedge_quantile; share > 0) usual_ = std::make_unique<Quantile>(share);
+  if (const auto what = target_->kind->gathers())
+    gather_ = std::make_unique<Gather>(shard_.env(), spec_, *what,
+                                       [this](msg::Call* call, Came came) { put_alone(call, came); });
 }
 
 ShardModel::~ShardModel() {
@@ -70,6 +80,12 @@ OriginConn& ShardModel::conn_to(const Origin& origin) {
 }
 
 void ShardModel::put(msg::Call* call, Came came) {
+  if (gather_) charge_texts(*call, shard_.env().now());
+  if (gather_ && call->rows == 1 && !call->session) return gather_->take(call, came);
+  put_alone(call, came);
+}
+
+void ShardModel::put_alone(msg::Call* call, Came came) {
   auto made = std::make_unique<ForwardedCall>(*this, call, came);
   if (spare_.empty()) spare_.emplace_back();
   calls_.splice(calls_.end(), spare_, spare_.begin());
@@ -334,6 +350,7 @@ void ShardModel::finish(ForwardedCall& one, Status&& status, msg::Event&& last) 
 }
 
 void ShardModel::look() {
+  if (gather_) gather_->look();
   for (auto next = calls_.begin(); next != calls_.end();) {
     ForwardedCall& one = **next++;
     if (one.call->cancelled.load(std::memory_order_acquire)) {

@@ -18,6 +18,7 @@
 namespace weir::forward {
 
 class ForwardedCall;
+class Gather;
 class Quantile;
 class SequenceLines;
 
@@ -40,6 +41,7 @@ class ShardModel {
   friend class Hedge;
   using Calls = std::list<std::unique_ptr<ForwardedCall>>;
 
+  void put_alone(msg::Call* call, Came came);
   base::Status begin(ForwardedCall& one);
   base::Result<Origin*> choose(const ForwardedCall& one, const Origin* tried);
   base::Result<Origin*> choose_for_sequence(const ForwardedCall& one);
@@ -65,6 +67,7 @@ class ShardModel {
   std::vector<std::unique_ptr<OriginConn>> conns_;  // as the origins
   Calls calls_, spare_;                             // places of calls that are over
   std::unique_ptr<SequenceLines> lines_;
+  std::unique_ptr<Gather> gather_;     // null: every Call goes alone
   std::deque<ForwardedCall*> waited_;  // behind others of their sequence; they go on, or end, in the next turn
   base::TimerId waited_timer_ = base::TimerId::kNone;
   base::TimerId timer_ = base::TimerId::kNone;

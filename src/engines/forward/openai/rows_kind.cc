@@ -25,6 +25,7 @@ class OpenaiRows final : public Kind {
     return make_rows_questions(shard, conn, options, text_, form_);
   }
   Status fits(const msg::Call& call, const msg::ModelSpec& spec) const override { return sched::rows_fit(call, spec); }
+  std::optional<RowsFor> gathers() const override { return what_; }
 
  private:
   const RowsFor what_;
