@@ -32,6 +32,7 @@ namespace {
 using wire::Exchange;
 
 constexpr size_t kWindow = 16, kEncoderWindow = 64;  // Calls of one request at once
+constexpr uint64_t kMostIds = 1 << 20;               // of those Calls, where there is more than one
 
 class Embeddings;
 
@@ -42,6 +43,7 @@ class Input final : public msg::Sink {
 
   Embeddings& owner;
   std::vector<uint32_t> ids;  // until they are sent
+  uint64_t tokens = 0;        // as they count for the answer
   bus::CallHandle call;
   std::string json;      // the embedding
   uint64_t charged = 0;  // bytes of it
@@ -78,14 +80,17 @@ class Embeddings final : public wire::ExchangeListener {
     width_ = spec.hidden_size, normalized_ = spec.normalized;
     if (!served.spec.text) ids_name_ = served.spec.inputs.at(0).name;
     for (Sequence& input : inputs) {
-      tokens_ += input.ids.size();
-      inputs_.emplace_back(*this, state_.bus, std::move(input.ids));
+      const uint64_t tokens = input.ids.size();
+      tokens_ += tokens;
+      inputs_.emplace_back(*this, state_.bus, std::move(input.ids)).tokens = tokens;
     }
     more();
   }
 
   void answered(Input& input, const msg::Call& call, const msg::Outputs& outputs) {
     if (auto bad = marshal::check_embedding(outputs.tensors, width_); !bad.ok()) return fail(bad);
+    running_ids_ -= input.tokens;
+    if (encodes()) tokens_ += marshal::counted_tokens(outputs).value_or(input.tokens) - input.tokens;
     const msg::Tensor& tensor = outputs.tensors.front();
     std::string storage;
     std::string_view floats = shortened(tensor.data.view(), storage);
@@ -114,11 +119,12 @@ class Embeddings final : public wire::ExchangeListener {
   // The model is looked up anew: it may have been replaced while the first inputs ran.
   void more() {
     const size_t window = encodes() ? kEncoderWindow : kWindow;
-    while (next_ < inputs_.size() && next_ - done_ < window) {
+    while (next_ < inputs_.size() && next_ - done_ < window && (next_ == done_ || running_ids_ < kMostIds)) {
       auto found =
           state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(model_, "", bus::Needs::kEmbeddings);
       if (!found) return fail(found.error());
       Input& input = inputs_[next_++];
+      running_ids_ += input.tokens;
       msg::Call& call = input.call.fill();
       call.model = model_;
       call.priority = request_.priority;
@@ -235,6 +241,7 @@ class Embeddings final : public wire::ExchangeListener {
   uint64_t tokens_ = 0;
   std::deque<Input> inputs_;
   size_t next_ = 0, done_ = 0, written_ = 0;
+  uint64_t running_ids_ = 0;       // of the Calls that are under way
   uint64_t held_ = 0;              // bytes of embeddings that are not written yet
   wire::GatheredAnswer gathered_;  // they are charged until all are
   wire::PiecewiseAnswer answer_{exchange_};
@@ -321,6 +328,9 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   if (request.dimensions &&
       (shortens ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return respond(exchange, refuse("dimensions", "dimensions: this model has " + std::to_string(spec.hidden_size)));
+  if (request.truncate_prompt && spec.chats_elsewhere)
+    return respond(exchange,
+                   refuse("truncate_prompt_tokens", "truncate_prompt_tokens: another server has this model's tokens"));
   auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }

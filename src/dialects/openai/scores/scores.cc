@@ -26,7 +26,8 @@ namespace {
 using wire::Exchange;
 using Ids = std::vector<uint32_t>;
 
-constexpr size_t kScoreWindow = 64;  // Calls of one request at once
+constexpr size_t kScoreWindow = 64;     // Calls of one request at once
+constexpr uint64_t kMostIds = 1 << 20;  // of those Calls, where there is more than one
 
 // The ids of a request's texts, without the model's own around pairs. They are put together when they are sent, so that
 // a long query is not held once for each document.
@@ -52,6 +53,7 @@ class Row final : public msg::Sink {
   Scores& owner;
   bus::CallHandle call;
   std::vector<float> scores;  // one per label
+  uint64_t tokens = 0;        // as they count for the answer
 };
 
 // One request under way; each row is a Call of its own, which the lane batches.
@@ -85,6 +87,8 @@ class Scores final : public wire::ExchangeListener {
 
   void answered(Row& row, const msg::Call& call, const msg::Outputs& outputs) {
     if (auto bad = take(row, outputs); !bad.ok()) return fail(bad);
+    running_ids_ -= row.tokens;
+    tokens_ += marshal::counted_tokens(outputs).value_or(row.tokens) - row.tokens;
     if (++done_ < rows_.size()) {
       marshal::trace(exchange_.record(), call);
       return more();
@@ -100,7 +104,7 @@ class Scores final : public wire::ExchangeListener {
  private:
   // The model is looked up anew: it may have been replaced while the first rows ran.
   void more() {
-    while (next_ < rows_.size() && next_ - done_ < kScoreWindow) {
+    while (next_ < rows_.size() && next_ - done_ < kScoreWindow && (next_ == done_ || running_ids_ < kMostIds)) {
       auto found = state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(model_, "", bus::Needs::kScores);
       if (!found) return fail(found.error());
       Row& row = rows_[next_];
@@ -122,6 +126,8 @@ class Scores final : public wire::ExchangeListener {
       alone.ids = std::move(texts_.first[row]);
     else
       alone = spec.encoder->codec->join_pair(first, std::exchange(texts_.second[row], {}), texts_.most);
+    rows_[row].tokens = alone.ids.size();
+    running_ids_ += alone.ids.size();
     tokens_ += alone.ids.size();
     call.inputs.push_back(marshal::ids_tensor(spec.inputs.at(0).name, alone.ids));
     // A model without types has no such input.
@@ -236,6 +242,7 @@ class Scores final : public wire::ExchangeListener {
   wire::GatheredAnswer gathered_;  // the texts and their ids, and the scores
   std::deque<Row> rows_;
   size_t next_ = 0, done_ = 0;
+  uint64_t running_ids_ = 0;  // of the Calls that are under way
 };
 
 void Row::on(msg::Call& answered, msg::Event&& event) {
@@ -348,6 +355,12 @@ void score_texts(OpenAiState& state, Exchange& exchange, ScoreApi api, Request&&
   if (api != ScoreApi::kClassify && labels != 1)
     return respond(exchange, refuse("model", "model '" + served->spec.name + "' gives " + std::to_string(labels) +
                                                  " scores of a text, and a reranker one: ask /classify"));
+  if (!request.activation && served->spec.outputs.size() < 2)
+    return respond(exchange, refuse("activation", "activation: model '" + served->spec.name + "' gives scores alone"));
+  // How long a document may be is its origin's to say.
+  if (served->spec.encoder->chats_elsewhere) request.document_tokens.reset();
+  if (served->spec.encoder->chats_elsewhere && request.truncate)
+    return respond(exchange, refuse("truncate_prompt_tokens", "another server has this model's tokens"));
   if (request.rows() * labels > kMaxScores)
     return respond(exchange, refuse("input", "input: at most " + std::to_string(kMaxScores) +
                                                  " scores in one request, texts × labels"));
