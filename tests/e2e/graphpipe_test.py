@@ -36,10 +36,10 @@ def offsets(builder, start, items):
 
 def tensor(builder, array):
     """numpy array; or, for a String tensor of one dimension, a list of bytes, or of bytearrays: those go out as graphpipe-go
-    writes them, without a zero behind them."""
+    writes them, without a zero behind them. A tuple of bytes is one of shape [n, 1]."""
     t = generated()('Tensor')
-    if isinstance(array, list):
-        shape, number, data = [len(array)], STRING, None
+    if isinstance(array, (list, tuple)):
+        shape, number, data = [len(array), 1][:1 + isinstance(array, tuple)], STRING, None
         strings = offsets(builder, t.TensorStartStringValVector, [
             builder.CreateByteVector(bytes(s)) if isinstance(s, bytearray) else builder.CreateString(s) for s in array])
     else:
