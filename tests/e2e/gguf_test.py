@@ -49,9 +49,10 @@ def write_encoder(folder, path):
             begin, end = (8 + length + at for at in entry['data_offsets'])
             weights[name] = np.frombuffer(data[begin:end], dtype=np.float32).reshape(entry['shape'])
     words = json.loads((folder / 'tokenizer.json').read_text())['model']['vocab']
-    fields = gguf_bert.fields_of(json.loads((folder / 'config.json').read_text()), sorted(words, key=words.get))
+    said = json.loads((folder / 'config.json').read_text())
+    fields = gguf_bert.fields_of(said, sorted(words, key=words.get))
     path.parent.mkdir(parents=True)
-    gguf.write(path, fields, gguf_bert.tensors_of(weights, lambda name: 'F32'))
+    gguf.write(path, fields, gguf_bert.tensors_of(said, weights, lambda name: 'F32'))
 
 
 def convert(path, kind):

@@ -116,7 +116,8 @@ def pool(states, mask, how, normalize):
 
 # The head of a sequence classifier: which matrices, which curve between them; the first token's state, else the last's.
 HEADS = {"Bert": ("bert.pooler.dense", torch.tanh, "classifier"), "Roberta": ("classifier.dense", torch.tanh, "classifier.out_proj"),
-         "XLMRoberta": ("classifier.dense", torch.tanh, "classifier.out_proj"), "DistilBert": ("pre_classifier", torch.relu, "classifier")}
+         "XLMRoberta": ("classifier.dense", torch.tanh, "classifier.out_proj"), "DistilBert": ("pre_classifier", torch.relu, "classifier"),
+         "ModernBert": ("head.dense", gelu, "classifier")}
 
 
 def head_of(said):
@@ -127,9 +128,12 @@ def random_head(said, made):
     """Weights of a head by name: of as many labels as id2label has."""
     hidden, (dense, _, out) = said["hidden_size"], head_of(said)
     weights = {out + ".weight": torch.randn(len(said["id2label"]), hidden, generator=made) * 1.5 * hidden ** -0.5}
+    if dense == "head.dense":  # ModernBERT's has a norm, and no bias
+        weights["head.norm.weight"] = 1 + 0.2 * torch.randn(hidden, generator=made)
     if dense:
         weights[dense + ".weight"] = torch.randn(hidden, hidden, generator=made) * 1.5 * hidden ** -0.5
-        weights[dense + ".bias"] = 0.2 * torch.randn(hidden, generator=made)
+        if dense != "head.dense":
+            weights[dense + ".bias"] = 0.2 * torch.randn(hidden, generator=made)
         weights[out + ".bias"] = 0.2 * torch.randn(len(said["id2label"]), generator=made)
     return weights
 
@@ -137,9 +141,11 @@ def random_head(said, made):
 def classify(said, weights, states, mask):
     """[rows, labels] twice: the logits, and what vLLM makes scores of."""
     dense, curve, out = head_of(said)
-    x = pool(states, mask, "cls" if dense else "last", normalize=False)
+    x = pool(states, mask, said.get("classifier_pooling", "cls") if dense else "last", normalize=False)
     if dense:
-        x = curve(F.linear(x, weights[dense + ".weight"], weights[dense + ".bias"]))
+        x = curve(F.linear(x, weights[dense + ".weight"], weights.get(dense + ".bias")))
+    if "head.norm.weight" in weights:
+        x = F.layer_norm(x, x.shape[-1:], weights["head.norm.weight"], eps=said["norm_eps"])
     logits = F.linear(x, weights[out + ".weight"], weights.get(out + ".bias"))
     if said.get("problem_type") == "regression" or said.get("sbert_ce_default_activation_function", "").endswith("Identity"):
         return logits, logits.clone()

@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 
-BOOL, STRING, ARRAY, UINT32, INT32, FLOAT32, UINT64 = 7, 8, 9, 4, 5, 6, 10
+UINT8, BOOL, STRING, ARRAY, UINT32, INT32, FLOAT32, UINT64 = 0, 7, 8, 9, 4, 5, 6, 10
 F = np.float32
 
 
@@ -213,6 +213,8 @@ def typed(value):
         return FLOAT32, struct.pack("<f", value)
     if isinstance(value, str):
         return STRING, text(value)
+    if isinstance(value, bytes):
+        return ARRAY, struct.pack("<IQ", UINT8, len(value)) + value
     if value and isinstance(value[0], bool):
         kind, body = BOOL, struct.pack(f"<{len(value)}B", *value)
     elif value and isinstance(value[0], str):

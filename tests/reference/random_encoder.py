@@ -21,6 +21,7 @@ import bert  # noqa: E402
 import random_model  # noqa: E402
 import safetensors  # noqa: E402
 import transformer  # noqa: E402
+import turning_bert  # noqa: E402
 
 MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 LENGTHS = (7, 1, 140, 16, 33)  # of the rows: less than a tile, one token, more than a chunk of attention, …
@@ -29,6 +30,15 @@ LENGTHS = (7, 1, 140, 16, 33)  # of the rows: less than a tile, one token, more 
 def configuration(family, dtype="float32"):
     if family in random_model.CLASS:
         return random_model.configuration(family, dtype, False)
+    if family == "nomic_bert":
+        return {"architectures": ["NomicBertModel"], "model_type": family, "vocab_size": 160, "n_embd": 64, "n_inner": 96, "n_layer": 3,
+                "n_head": 4, "activation_function": "swiglu", "layer_norm_epsilon": 1e-12, "n_positions": 300, "type_vocab_size": 2,
+                "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_scaling_factor": None, "pad_token_id": 0, "torch_dtype": dtype}
+    if family == "modernbert":
+        return {"architectures": ["ModernBertModel"], "model_type": family, "vocab_size": 160, "hidden_size": 64, "intermediate_size": 96,
+                "num_hidden_layers": 4, "num_attention_heads": 4, "hidden_activation": "gelu", "norm_eps": 1e-5, "pad_token_id": 0,
+                "max_position_embeddings": 300, "global_attn_every_n_layers": 3, "local_attention": 32, "global_rope_theta": 160000.0,
+                "local_rope_theta": 10000.0, "torch_dtype": dtype}
     name = {"bert": "BertModel", "roberta": "XLMRobertaModel", "distilbert": "DistilBertModel"}[family]
     return {"architectures": [name], "model_type": family, "vocab_size": 160, "hidden_size": 64, "intermediate_size": 96,
             "num_hidden_layers": 3, "num_attention_heads": 4, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
@@ -40,7 +50,7 @@ def randomize(model, seed):
     made = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if "LayerNorm.weight" in name:
+            if p.dim() == 1 and name.endswith("weight"):
                 p.copy_(1 + 0.2 * torch.randn(p.shape, generator=made))
             elif p.dim() == 1:
                 p.copy_(0.2 * torch.randn(p.shape, generator=made))
@@ -67,6 +77,8 @@ class Both(transformer.Transformer):
 
 def states_of(folder, said, ids, mask, types):
     """[rows][count, hidden], rows of a decoder one by one and without their padding."""
+    if turning_bert.family_of(said):
+        return turning_bert.load(folder)(ids, mask, types)
     if said["architectures"][0].startswith(tuple(bert.OUTER)):
         return bert.load(folder)(ids, mask, types)
     model = transformer.load(folder)
@@ -131,7 +143,7 @@ def write(folder, said, pooling="mean", normalize=True, steps=True, names=lambda
         model = transformer.Transformer(transformer.Config(plain))
         random_model.randomize(model, seed)
     else:
-        model = bert.Bert(said)
+        model = (turning_bert.family_of(said) or bert.Bert)(said)
         randomize(model, seed)
     save_weights(folder, model, said["torch_dtype"], lambda name: name)
     ids, mask, types = rows_of(said["vocab_size"], said.get("type_vocab_size", 0), said.get("pad_token_id", 0), lengths, seed + 1)
@@ -165,7 +177,7 @@ def add_tokenizer(folder, kind):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--family", choices=["bert", "roberta", "distilbert", *sorted(random_model.CLASS)], default="bert")
+    parser.add_argument("--family", choices=["bert", "roberta", "distilbert", "nomic_bert", "modernbert", *sorted(random_model.CLASS)], default="bert")
     parser.add_argument("--dtype", choices=sorted(random_model.DTYPES), default="float32")
     parser.add_argument("--pooling", choices=sorted(MODES), default="mean")
     parser.add_argument("--tokenizer", nargs="?", const="wordpiece", choices=["wordpiece", "unigram"])

@@ -88,10 +88,10 @@ EncoderFiles files_of(const GgufTexts::Embedding& embedding) {
 
 // The folder of a classifier says nothing of pooling.
 base::Status read_files(EncoderLoading& l) {
-  if (l.gguf) return l.files = files_of(*l.gguf->texts.embedding), read_manners(l);
   static const std::string kAuto = "auto";
   const Parameters& all = l.wanted.parameters;
   if (!is_classifier(architecture_of(l.config)) || parameter(all, "task", kAuto) == "embed") {
+    if (l.gguf) return l.files = files_of(*l.gguf->texts.embedding), read_manners(l);
     auto files = read_encoder_files(l.folder);
     if (!files) return files.error();
     l.files = *files;

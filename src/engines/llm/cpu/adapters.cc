@@ -127,7 +127,7 @@ void Adapters::run_gated(uint32_t layer, Activations x, uint32_t rows, const Mat
   const size_t width = gate_up.outputs;
   multiply_.run(x, rows, gate_up, Multiplier::Into::kStore, gates, width);
   add(layer, &AdapterLayer::gate_up, x, gates, width);
-  const auto curve = (by == Activation::kSilu ? kernels_.swiglu : kernels_.geglu)[size_t(form_)];
+  const auto curve = gate_of(kernels_, by, form_);
   team_.run(rows, 1, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t r = from; r < to; ++r) curve(gates + r * width, gate_up.panels / 2, out + r * stride);
   });

@@ -71,6 +71,7 @@ struct Attention {
   uint32_t out_dim;
   float* scratch;  // attention_scratch() floats
   uint32_t all;    // 0: a query sees the positions up to its own; else every query sees [0, all), without a window
+  uint32_t reach;  // of `all`: those that are at most so far to either side; 0: all
   float cap;       // scores become cap * tanh(score / cap); 0: they stay
 };
 constexpr uint32_t kAttentionRows = 24;  // queries * group at most
@@ -101,8 +102,9 @@ struct Kernels {
   void (*convert[2])(const float* x, uint32_t n, std::byte* out);
   // silu(x[i]) * x[i + 16], for 16 i at a time: x holds panels of gate and up in turn.
   void (*swiglu[2])(const float* x, uint32_t pairs, std::byte* out);
-  void (*geglu[2])(const float* x, uint32_t pairs, std::byte* out);  // the same with gelu_tanh
-  void (*gelu[2])(const float* x, uint32_t n, std::byte* out);       // with the error function
+  void (*geglu[2])(const float* x, uint32_t pairs, std::byte* out);       // the same with gelu
+  void (*geglu_tanh[2])(const float* x, uint32_t pairs, std::byte* out);  // with gelu_tanh
+  void (*gelu[2])(const float* x, uint32_t n, std::byte* out);            // with the error function
   void (*gelu_tanh[2])(const float* x, uint32_t n, std::byte* out);  // its approximation with the hyperbolic tangent
   float (*maximum)(const float* x, size_t n);
   float (*sum_exp)(const float* x, size_t n, float shift);          // sum of e^(x - shift)

@@ -115,6 +115,7 @@ constexpr Kernels make_table(std::string_view name) {
           {convert<F32>, convert<Bf16>},
           {swiglu<F32>, swiglu<Bf16>},
           {geglu<F32>, geglu<Bf16>},
+          {geglu_tanh<F32>, geglu_tanh<Bf16>},
           {gelu<F32>, gelu<Bf16>},
           {gelu_tanh<F32>, gelu_tanh<Bf16>},
           largest,

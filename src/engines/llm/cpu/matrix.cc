@@ -153,6 +153,15 @@ base::Result<Matrix> pack(Matrix m, std::span<const Source> sources, ThreadTeam&
   return m;
 }
 
+Gate gate_of(const Kernels& kernels, Activation by, WeightFormat form) {
+  switch (by) {
+    case Activation::kGelu: return kernels.geglu[size_t(form)];
+    case Activation::kGeluTanh: return kernels.geglu_tanh[size_t(form)];
+    case Activation::kSilu: break;
+  }
+  return kernels.swiglu[size_t(form)];
+}
+
 Multiplier::Multiplier(const Kernels& kernels, ThreadTeam& team, uint32_t max_rows)
     : kernels_(kernels),
       team_(team),
@@ -284,7 +293,7 @@ void Multiplier::run_gated(Activations x, uint32_t rows, const Matrix& w, std::b
 
 void Multiplier::run_gated(std::span<const Part> parts, const Matrix& w, uint32_t panels_each, size_t stride,
                            Activation by) {
-  auto gate = (by == Activation::kSilu ? kernels_.swiglu : kernels_.geglu)[size_t(w.form)];
+  auto gate = gate_of(kernels_, by, w.form);
   over_groups(parts, w, panels_each, [&](const Part& part, uint32_t group, uint32_t panels, float* tile) {
     for (uint32_t r = 0; r < part.rows; ++r, tile += kGroup * 16) {
       add_bias(w, (part.index * panels_each + group * kGroup) * 16, panels * 16, tile);

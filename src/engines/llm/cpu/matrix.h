@@ -62,6 +62,10 @@ constexpr size_t activation_stride(WeightFormat form, uint32_t n) {
   return (size_t(n) + 31) / 32 * 32 * size_of(form) + 64;
 }
 
+// curve(gate) * up of panels of gates and ups in turn.
+using Gate = void (*)(const float* x, uint32_t pairs, std::byte* out);
+Gate gate_of(const Kernels& kernels, Activation by, WeightFormat form);
+
 class Multiplier {
  public:
   enum class Into : uint8_t {

@@ -11,6 +11,10 @@ namespace weir::llm::cuda {
 using base::Status;
 
 Status DeviceBert::check(const BertShape& shape, const device::Device& device, const Kernels& k) {
+  if (shape.turns() || shape.gated || shape.norms_first)
+    return base::failure(base::Code::kUnimplemented,
+                         "an encoder whose heads turn, or with gates, is not known to the kernels of devices; use "
+                         "device: cpu");
   const bool there = k.abi == kKernelsAbi && k.load && k.embed_text && k.layer_norm && k.gelu && k.rope_store &&
                      k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.pool;
   if (!there) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");

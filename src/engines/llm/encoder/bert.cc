@@ -18,6 +18,14 @@ size_t bert_floats(size_t n) { return n * sizeof(float); }
 size_t row_floats(uint32_t hidden) { return activation_stride(WeightFormat::kF32, hidden) / sizeof(float); }
 uint32_t tiles_of(uint32_t tokens) { return (tokens + kTile - 1) / kTile; }
 
+Shape turning_of(const BertShape& bert) {
+  Shape s;
+  s.head_dim = bert.turns() ? bert.head_dim() : 1;
+  s.rope = bert.rope, s.local_rope = bert.local_rope, s.windows = bert.reaches;
+  s.windows.resize(bert.layers);
+  return s;
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<Bert>> Bert::make(BertShape shape, BertWeights weights, WeightFormat form,
@@ -41,23 +49,26 @@ Bert::Bert(BertShape shape, BertWeights weights, WeightFormat form, const Kernel
       limits_(limits),
       multiply_(kernels_, *team_, limits_.pack_tokens),
       padded_((shape_.head_dim() + 15) / 16 * 16),
-      x_stride_(row_floats(shape_.hidden)) {}
+      x_stride_(row_floats(shape_.hidden)),
+      aside_(form_ != WeightFormat::kF32 || shape_.norms_first),
+      turning_(turning_of(shape_)),
+      rotary_(turning_, limits_.pack_tokens) {}
 
 bool Bert::make_room() {
   const size_t rows = limits_.pack_tokens, hidden = shape_.hidden;
   x_ = Memory(bert_floats(rows * x_stride_));
-  narrow_ = Memory(form_ == WeightFormat::kF32 ? 64 : rows * activation_stride(form_, shape_.hidden));
+  narrow_ = Memory(!aside_ ? 64 : rows * activation_stride(form_, shape_.hidden));
   qkv_ = Memory(bert_floats(rows * 3 * hidden));
   mixed_ = Memory(rows * activation_stride(form_, shape_.hidden));
   inner_ = Memory(rows * activation_stride(form_, shape_.intermediate));
   queries_ = Memory(rows * shape_.heads * padded_ * size_of(form_));
   kv_ = Memory(rows / kTile * shape_.heads * tile_bytes(form_, padded_));
   scratch_ = Memory(bert_floats(team_->size() * attention_scratch(padded_)));
-  return x_ && narrow_ && qkv_ && mixed_ && inner_ && queries_ && kv_ && scratch_;
+  return x_ && narrow_ && qkv_ && mixed_ && inner_ && queries_ && kv_ && scratch_ && rotary_;
 }
 
 Activations Bert::activations() const {
-  if (form_ == WeightFormat::kF32) return {x_.data(), bert_floats(x_stride_)};
+  if (!aside_) return {x_.data(), bert_floats(x_stride_)};
   return {narrow_.data(), activation_stride(form_, shape_.hidden)};
 }
 
@@ -69,7 +80,9 @@ base::Status Bert::run(const Pack& pack) {
   plan(pack);
   base::check(tiles_ * kTile <= limits_.pack_tokens, "a pack's texts take no more than there is");
   look_up(pack);
-  for (const auto& layer : weights_.layers) run_layer(layer, pack);
+  if (shape_.turns()) rotary_.fill(pack.positions, *team_);
+  for (uint32_t i = 0; i < shape_.layers; ++i) run_layer(i, pack);
+  if (!weights_.last_norm.weight.empty()) normalize(weights_.last_norm, uint32_t(pack.ids.size()));
   return {};
 }
 
@@ -106,6 +119,7 @@ void Bert::look_up(const Pack& pack) {
         const float* type = weights_.types.data() + (pack.types.empty() ? 0 : size_t(pack.types[t]) * hidden);
         for (uint32_t d = 0; d < hidden; ++d) x[d] += type[d];
       }
+      if (weights_.positions.empty()) continue;
       const float* position = weights_.positions.data() + size_t(pack.positions[t]) * hidden;
       for (uint32_t d = 0; d < hidden; ++d) x[d] += position[d];
     }
@@ -121,31 +135,67 @@ void Bert::normalize(const LayerNorm& norm, uint32_t tokens) {
       float* x = row(t);
       kernels_.layer_norm[size_t(WeightFormat::kF32)](x, norm.weight.data(), norm.bias.data(), shape_.epsilon,
                                                       shape_.hidden, reinterpret_cast<std::byte*>(x));
-      if (form_ != WeightFormat::kF32) kernels_.convert[f_](x, shape_.hidden, narrow_.data() + t * stride);
+      if (aside_) kernels_.convert[f_](x, shape_.hidden, narrow_.data() + t * stride);
     }
   });
 }
 
-void Bert::run_layer(const BertLayer& layer, const Pack& pack) {
+// For the products alone: the residual stream stays.
+void Bert::normalize_aside(const LayerNorm& norm, uint32_t tokens) {
+  const size_t stride = activation_stride(form_, shape_.hidden);
+  team_->run(tokens, kFewBertRows, [&](uint32_t from, uint32_t to, uint32_t) {
+    for (uint32_t t = from; t < to; ++t)
+      kernels_.layer_norm[f_](row(t), norm.weight.data(), norm.bias.data(), shape_.epsilon, shape_.hidden,
+                              narrow_.data() + t * stride);
+  });
+}
+
+void Bert::run_layer(uint32_t index, const Pack& pack) {
   using Into = Multiplier::Into;
+  const BertLayer& layer = weights_.layers[index];
   const auto tokens = uint32_t(pack.ids.size());
-  const size_t mixed_stride = activation_stride(form_, shape_.hidden),
-               inner_stride = activation_stride(form_, shape_.intermediate);
-  auto curve = shape_.curve == BertShape::Curve::kGelu ? kernels_.gelu[f_] : kernels_.gelu_tanh[f_];
+  const bool first = shape_.norms_first;
+  if (first && !layer.attention_norm.weight.empty()) normalize_aside(layer.attention_norm, tokens);
   multiply_.run(activations(), tokens, layer.qkv, Into::kStore, qkv_.as<float>(), layer.qkv.outputs);
   team_->run(shape_.heads, tokens < kFewBertRows ? shape_.heads : 1, [&](uint32_t from, uint32_t to, uint32_t) {
-    for (uint32_t head = from; head < to; ++head) place(pack, head);
+    for (uint32_t head = from; head < to; ++head) place(pack, index, head);
   });
-  attend(pack);
-  multiply_.run({mixed_.data(), mixed_stride}, tokens, layer.out, Into::kAdd, x_.as<float>(), x_stride_);
-  normalize(layer.attention_norm, tokens);
-  multiply_.run_curved(activations(), tokens, layer.up, curve, inner_.data(), inner_stride);
-  multiply_.run({inner_.data(), inner_stride}, tokens, layer.down, Into::kAdd, x_.as<float>(), x_stride_);
-  normalize(layer.norm, tokens);
+  attend(pack, index);
+  multiply_.run({mixed_.data(), activation_stride(form_, shape_.hidden)}, tokens, layer.out, Into::kAdd, x_.as<float>(),
+                x_stride_);
+  first ? normalize_aside(layer.norm, tokens) : normalize(layer.attention_norm, tokens);
+  feed_forward(layer, tokens);
+  if (!first) normalize(layer.norm, tokens);
+}
+
+void Bert::feed_forward(const BertLayer& layer, uint32_t tokens) {
+  using Curve = BertShape::Curve;
+  const size_t stride = activation_stride(form_, shape_.intermediate);
+  if (shape_.gated) {
+    const auto by = shape_.curve == Curve::kSilu   ? Activation::kSilu
+                    : shape_.curve == Curve::kGelu ? Activation::kGelu
+                                                   : Activation::kGeluTanh;
+    multiply_.run_gated(activations(), tokens, layer.up, inner_.data(), stride, by);
+  } else {
+    auto curve = shape_.curve == Curve::kGelu ? kernels_.gelu[f_] : kernels_.gelu_tanh[f_];
+    multiply_.run_curved(activations(), tokens, layer.up, curve, inner_.data(), stride);
+  }
+  multiply_.run({inner_.data(), stride}, tokens, layer.down, Multiplier::Into::kAdd, x_.as<float>(), x_stride_);
+}
+
+// One head's query or key, turned by its position.
+void Bert::turn(float* x, uint32_t layer, uint32_t token) const {
+  const uint32_t half = rotary_.half(layer);
+  const float *cosines = rotary_.at(layer, token), *sines = cosines + half;
+  for (uint32_t i = 0; i < half; ++i) {
+    const float a = x[i], b = x[half + i];
+    x[i] = a * cosines[i] - b * sines[i];
+    x[half + i] = b * cosines[i] + a * sines[i];
+  }
 }
 
 // One head's queries become rows of activations, its keys and values tiles, text after text.
-void Bert::place(const Pack& pack, uint32_t head) {
+void Bert::place(const Pack& pack, uint32_t layer, uint32_t head) {
   const uint32_t dim = shape_.head_dim(), hidden = shape_.hidden;
   const size_t size = size_of(form_), tile = tile_bytes(form_, padded_), tokens = pack.ids.size();
   alignas(64) float query[1024] = {}, key[1024] = {}, value[1024] = {};  // zeros beyond the dimensions stay
@@ -157,13 +207,14 @@ void Bert::place(const Pack& pack, uint32_t head) {
       std::memcpy(query, from, bert_floats(dim));
       std::memcpy(key, from + hidden, bert_floats(dim));
       std::memcpy(value, from + 2 * hidden, bert_floats(dim));
+      if (shape_.turns()) turn(query, layer, uint32_t(token)), turn(key, layer, uint32_t(token));
       kernels_.convert[f_](query, padded_, queries_.data() + (head * tokens + token) * padded_ * size);
       write_tile(form_, padded_, i, key, value, to + i / kTile * tile);
     }
   }
 }
 
-void Bert::attend(const Pack& pack) {
+void Bert::attend(const Pack& pack, uint32_t layer) {
   const size_t size = size_of(form_), stride = activation_stride(form_, shape_.hidden), tokens = pack.ids.size();
   const auto grain = uint32_t(kBertAttentionPiece * pieces_.size() / std::max<uint64_t>(attention_work_, 1)) + 1;
   team_->run(uint32_t(pieces_.size()), grain, [&](uint32_t from, uint32_t to, uint32_t thread) {
@@ -175,7 +226,7 @@ void Bert::attend(const Pack& pack) {
       Attention a{};
       a.q = queries_.data() + (piece.head * tokens + token) * padded_ * size;
       a.queries = piece.count, a.group = 1, a.head_dim = padded_;
-      a.all = text.count;
+      a.position = piece.first, a.all = text.count, a.reach = turning_.windows[layer];
       a.scale = 1 / std::sqrt(float(shape_.head_dim()));
       a.kv = kv_.data() + (size_t(piece.head) * tiles_ + tiles_of_[piece.text]) * tile_bytes(form_, padded_);
       a.table = &table, a.tiles_per_block = tiles_of(text.count);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engines/llm/cpu/matrix.h"
+#include "engines/llm/cpu/rotary.h"
 #include "engines/llm/encoder/bert_shape.h"
 #include "engines/llm/encoder/encoder.h"
 #include "engines/llm/load/store.h"
@@ -17,13 +18,13 @@ struct LayerNorm {
   std::vector<float> weight, bias;
 };
 struct BertLayer {
-  Matrix qkv, out, up, down;  // queries, keys, values one after the other
-  LayerNorm attention_norm, norm;
+  Matrix qkv, out, up, down;       // queries, keys, values one after the other; of a gated MLP gates and ups in turn
+  LayerNorm attention_norm, norm;  // of the sums, or of what attention and the MLP read; empty: it is read as it is
 };
 struct BertWeights {
-  Memory words;  // [vocabulary][hidden] in the model's form
-  std::vector<float> positions, types;
-  LayerNorm norm;
+  Memory words;                         // [vocabulary][hidden] in the model's form
+  std::vector<float> positions, types;  // empty: there are none
+  LayerNorm norm, last_norm;            // of the embeddings, of the states; the latter may be empty
   std::vector<BertLayer> layers;
 };
 
@@ -54,11 +55,14 @@ class Bert final : public HostEncoder {
   void plan(const Pack& pack);
   void look_up(const Pack& pack);
   void normalize(const LayerNorm& norm, uint32_t tokens);
-  void run_layer(const BertLayer& layer, const Pack& pack);
-  void place(const Pack& pack, uint32_t head);
-  void attend(const Pack& pack);
+  void normalize_aside(const LayerNorm& norm, uint32_t tokens);
+  void run_layer(uint32_t index, const Pack& pack);
+  void place(const Pack& pack, uint32_t layer, uint32_t head);
+  void turn(float* x, uint32_t layer, uint32_t token) const;
+  void attend(const Pack& pack, uint32_t layer);
+  void feed_forward(const BertLayer& layer, uint32_t tokens);
   float* row(uint32_t token) { return x_.as<float>() + token * x_stride_; }
-  // The input of the next product: the residual stream itself, or its bfloat16 copy.
+  // The input of the next product: the residual stream itself, or what is made of it beside.
   Activations activations() const;
 
   const BertShape shape_;
@@ -71,6 +75,9 @@ class Bert final : public HostEncoder {
   Multiplier multiply_;
   const uint32_t padded_;  // dimensions of a head, up to a multiple of 16
   const size_t x_stride_;  // floats
+  const bool aside_;       // products read narrow_
+  const Shape turning_;    // of it what says how heads turn
+  RotaryTables rotary_;
 
   // Arrays of one pack.
   std::vector<Span> pieces_;

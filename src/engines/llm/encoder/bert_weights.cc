@@ -8,24 +8,45 @@ namespace weir::llm {
 namespace {
 
 // The oldest files call a norm's weight gamma and its bias beta.
-LayerNorm read_norm(const std::string& name, uint32_t n, const Store& store, ParameterReader& load) {
+LayerNorm read_norm(const BertShape& s, const std::string& name, const Store& store, ParameterReader& load) {
   const bool old = store.has(name + ".gamma");
-  return {load.floats(name + (old ? ".gamma" : ".weight"), {n}), load.floats(name + (old ? ".beta" : ".bias"), {n})};
+  LayerNorm norm{load.floats(name + (old ? ".gamma" : ".weight"), {s.hidden}), std::vector<float>(s.hidden)};
+  if (s.norms_biased) norm.bias = load.floats(name + (old ? ".beta" : ".bias"), {s.hidden});
+  return norm;
 }
 
-BertLayer read_layer(const BertShape& s, const std::string& prefix, const Store& store, ParameterReader& load) {
-  constexpr auto kBias = ParameterReader::Bias::kYes;
+Matrix read_qkv(const BertShape& s, const std::string& prefix, ParameterReader::Bias bias, ParameterReader& load) {
+  const uint32_t h = s.hidden;
+  auto named = [&](std::string_view part) { return prefix + std::string(part); };
+  const BertNames& names = s.names;
+  if (!names.qkv.empty()) return load.matrix(3 * h, h, {{named(names.qkv), 3 * h}}, bias);
+  return load.matrix(3 * h, h, {{named(names.query), h}, {named(names.key), h, h}, {named(names.value), h, 2 * h}},
+                     bias);
+}
+
+Matrix read_up(const BertShape& s, const std::string& prefix, ParameterReader::Bias bias, ParameterReader& load) {
+  const uint32_t n = s.intermediate, wide = gated_outputs(n);
+  const std::string up = prefix + std::string(s.names.up);
+  if (!s.gated) return load.matrix(n, s.hidden, {{up, n}}, bias);
+  if (s.names.gate.empty()) return load.matrix(wide, s.hidden, {{up, 2 * n, 0, Lay::kHalves}}, bias);
+  return load.matrix(
+      wide, s.hidden,
+      {{prefix + std::string(s.names.gate), n, 0, Lay::kEveryOtherPanel}, {up, n, 1, Lay::kEveryOtherPanel}}, bias);
+}
+
+BertLayer read_layer(const BertShape& s, uint32_t index, const std::string& prefix, const Store& store,
+                     ParameterReader& load) {
+  const auto bias = s.biased ? ParameterReader::Bias::kYes : ParameterReader::Bias::kNo;
   const uint32_t h = s.hidden;
   const BertNames& names = s.names;
   auto named = [&](std::string_view part) { return prefix + std::string(part); };
   BertLayer layer;
-  layer.qkv =
-      load.matrix(3 * h, h, {{named(names.query), h}, {named(names.key), h, h}, {named(names.value), h, 2 * h}}, kBias);
-  layer.out = load.matrix(h, h, {{named(names.out), h}}, kBias);
-  layer.attention_norm = read_norm(named(names.attention_norm), h, store, load);
-  layer.up = load.matrix(s.intermediate, h, {{named(names.up), s.intermediate}}, kBias);
-  layer.down = load.matrix(h, s.intermediate, {{named(names.down), h}}, kBias);
-  layer.norm = read_norm(named(names.norm), h, store, load);
+  layer.qkv = read_qkv(s, prefix, bias, load);
+  layer.out = load.matrix(h, h, {{named(names.out), h}}, bias);
+  if (!s.norms_first || index > 0) layer.attention_norm = read_norm(s, named(names.attention_norm), store, load);
+  layer.up = read_up(s, prefix, bias, load);
+  layer.down = load.matrix(h, s.intermediate, {{named(names.down), h}}, bias);
+  layer.norm = read_norm(s, named(names.norm), store, load);
   return layer;
 }
 
@@ -54,17 +75,18 @@ base::Result<Memory> read_words(const BertShape& s, const std::string& name, con
 base::Result<BertWeights> load_bert_weights(const BertShape& s, const Store& store, WeightFormat form,
                                             ThreadTeam& team) {
   ParameterReader load(store, form, team);
-  const std::string first = "embeddings.word_embeddings.weight";
+  const std::string first = std::string(s.names.words) + ".weight";
   const std::string root = store.has(first) ? "" : s.outer, embeddings = root + "embeddings.";
   BertWeights w;
   auto words = read_words(s, root + first, store, form, team);
   if (!words) return words.error();
   w.words = std::move(*words);
-  w.positions = load.floats(embeddings + "position_embeddings.weight", {s.positions, s.hidden});
+  if (!s.turns()) w.positions = load.floats(embeddings + "position_embeddings.weight", {s.positions, s.hidden});
   if (s.types > 0) w.types = load.floats(embeddings + "token_type_embeddings.weight", {s.types, s.hidden});
-  w.norm = read_norm(embeddings + "LayerNorm", s.hidden, store, load);
+  w.norm = read_norm(s, root + std::string(s.names.words_norm), store, load);
   for (uint32_t i = 0; i < s.layers && load.status().ok(); ++i)
-    w.layers.push_back(read_layer(s, root + std::string(s.names.layers) + std::to_string(i) + ".", store, load));
+    w.layers.push_back(read_layer(s, i, root + std::string(s.names.layers) + std::to_string(i) + ".", store, load));
+  if (!s.names.last_norm.empty()) w.last_norm = read_norm(s, root + std::string(s.names.last_norm), store, load);
   if (!load.status().ok()) return load.status();
   if (auto intact = store.intact(); !intact.ok()) return intact;
   return w;

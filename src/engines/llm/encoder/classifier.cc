@@ -25,7 +25,8 @@ constexpr Head kHeads[] = {{"Bert", "bert.pooler.dense", "classifier", Curve::kT
                            {"Roberta", "classifier.dense", "classifier.out_proj", Curve::kTanh},
                            {"XLMRoberta", "classifier.dense", "classifier.out_proj", Curve::kTanh},
                            {"Camembert", "classifier.dense", "classifier.out_proj", Curve::kTanh},
-                           {"DistilBert", "pre_classifier", "classifier", Curve::kRelu}};
+                           {"DistilBert", "pre_classifier", "classifier", Curve::kRelu},
+                           {"ModernBert", "head.dense", "classifier", Curve::kGelu}};
 
 // {"0": "negative", "1": "positive"}, or as many as num_labels says: LABEL_0, …
 void read_labels(ConfigFields& f, std::vector<std::string>& out) {
@@ -70,6 +71,31 @@ Scores scores_of(ConfigFields& f, size_t labels, base::Status& status) {
   return Scores::kSoftmax;
 }
 
+void read_modern_head(ConfigFields& f, ClassifierShape& shape) {
+  const std::string pooling = f.text_or("classifier_pooling", "cls"), act = f.text_or("classifier_activation", "gelu");
+  if (pooling != "cls" && pooling != "mean")
+    f.fail("classifier_pooling", "is neither cls nor mean", base::Code::kUnimplemented);
+  if (act != "gelu") f.fail("classifier_activation", "is not gelu", base::Code::kUnimplemented);
+  if (f.flag_or("norm_bias", false)) f.fail("norm_bias", "is not supported", base::Code::kUnimplemented);
+  shape.pooling = pooling == "cls" ? Pooling::kFirst : Pooling::kMean;
+  shape.norm = "head.norm", shape.epsilon = float(f.real_or("norm_eps", 0, 1, 1e-5));
+  shape.dense_biased = f.flag_or("classifier_bias", false);
+}
+
+void normalize(const std::vector<float>& weight, float epsilon, std::vector<float>& x) {
+  double mean = 0, squares = 0;
+  for (float v : x) mean += v;
+  mean /= double(x.size());
+  for (float v : x) squares += (v - mean) * (v - mean);
+  const double scale = 1 / std::sqrt(squares / double(x.size()) + epsilon);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = float((x[i] - mean) * scale * weight[i]);
+}
+
+float curved(Curve curve, float x) {
+  if (curve == Curve::kTanh) return std::tanh(x);
+  return curve == Curve::kRelu ? std::max(x, 0.0f) : 0.5f * x * (1 + std::erf(x / std::sqrt(2.0f)));
+}
+
 float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 void softmax(const float* logits, size_t count, float* out) {
@@ -103,6 +129,7 @@ base::Result<ClassifierShape> parse_classifier(std::string_view config_json) {
     shape.dense = head->dense, shape.out = head->out, shape.curve = head->curve;
   else
     shape.out = "score", shape.biased = false, shape.pooling = Pooling::kLast;
+  if (family == "ModernBert") read_modern_head(f, shape);
   read_labels(f, shape.labels);
   shape.scores = scores_of(f, shape.labels.size(), status);
   if (!status.ok()) return status;
@@ -112,9 +139,14 @@ base::Result<ClassifierShape> parse_classifier(std::string_view config_json) {
 base::Result<Classifier> Classifier::load(ClassifierShape shape, uint32_t hidden, const Store& store) {
   Classifier out;
   if (!shape.dense.empty()) {
-    auto dense = read(store, shape.dense, hidden, hidden, true);
+    auto dense = read(store, shape.dense, hidden, hidden, shape.dense_biased);
     if (!dense) return dense.error();
     out.dense_ = std::move(*dense);
+  }
+  if (!shape.norm.empty()) {
+    auto norm = store.floats(shape.norm + ".weight", {hidden});
+    if (!norm) return norm.error();
+    out.norm_ = std::move(*norm);
   }
   auto last = read(store, shape.out, uint32_t(shape.labels.size()), hidden, shape.biased);
   if (!last) return last.error();
@@ -150,7 +182,8 @@ void Classifier::run(std::span<const float> state, float* scores, float* logits)
   std::vector<float> inner(state.begin(), state.end());
   if (dense_.outputs > 0) {
     dense_.run(state.data(), inner.data());
-    for (float& v : inner) v = shape_.curve == Curve::kTanh ? std::tanh(v) : std::max(v, 0.0f);
+    for (float& v : inner) v = curved(shape_.curve, v);
+    if (!norm_.empty()) normalize(norm_, shape_.epsilon, inner);
   }
   out_.run(inner.data(), logits);
   const size_t count = shape_.labels.size();

@@ -4,6 +4,8 @@
 //   BertForSequenceClassification                      pooler.dense, tanh, classifier       of the first token
 //   Roberta-, XLMRoberta-, Camembert…                  classifier.dense, tanh, classifier.out_proj
 //   DistilBert…                                        pre_classifier, ReLU, classifier
+//   ModernBert…                                        head.dense, gelu, head.norm, classifier: of the first token, or
+//                                                      of the mean of all (classifier_pooling)
 //   Llama-, Mistral-, Qwen2-, Qwen3…                   score                                of the last token
 // as Hugging Face's transformers has them (modeling_*.py). The scores are the logits' sigmoid where there is one label,
 // their softmax else; config.json may say otherwise (problem_type, and what sentence-transformers' CrossEncoder writes:
@@ -25,10 +27,13 @@ inline constexpr uint32_t kMaxLabels = 1 << 14;
 
 // The head as config.json describes it, without the weights.
 struct ClassifierShape {
-  enum class Curve : uint8_t { kTanh, kRelu };
+  enum class Curve : uint8_t { kTanh, kRelu, kGelu };
   enum class Scores : uint8_t { kLogits, kSigmoid, kSoftmax };
   std::string dense, out;  // names of the matrices; `dense` is empty where there is one matrix alone
-  bool biased = true;      // the last one; the first one is always
+  std::string norm;        // of a layer norm without a bias between the two; empty: there is none
+  float epsilon = 1e-5f;   // of it
+  bool biased = true;      // the last one
+  bool dense_biased = true;
   Curve curve = Curve::kTanh;
   Pooling pooling = Pooling::kFirst;
   Scores scores = Scores::kSigmoid;
@@ -62,6 +67,7 @@ class Classifier {
 
   ClassifierShape shape_;
   Dense dense_, out_;
+  std::vector<float> norm_;
 };
 
 }  // namespace weir::llm

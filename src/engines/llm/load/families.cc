@@ -118,8 +118,8 @@ std::string read_architecture(ConfigFields& f, bool& encoder) {
          (f.has("architectures") ? "is " + base::presentable(f["architectures"].dump().substr(0, 200), 200)
                                  : std::string("is missing")) +
              "; known here are " + known + std::string(kGemma3Seeing) +
-             " (its text), BertModel, RobertaModel, XLMRobertaModel, DistilBertModel, and these "
-             "ForSequenceClassification",
+             " (its text), BertModel, RobertaModel, XLMRobertaModel, DistilBertModel, ModernBertModel, and these "
+             "ForSequenceClassification, and NomicBertModel",
          base::Code::kUnimplemented);
   return found;
 }

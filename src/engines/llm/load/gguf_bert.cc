@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/encoding.h"
-#include "engines/llm/load/gguf_families.h"
+#include "engines/llm/load/gguf_fields.h"
 
 namespace weir::llm {
 namespace {
@@ -14,9 +14,6 @@ using nlohmann::json;
 constexpr std::string_view kWordStart = "\xE2\x96\x81";  // ▁, which llama.cpp puts before what begins a word
 constexpr std::string_view kSpecial[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 constexpr int64_t kUnknownToken = 2, kControlToken = 3, kUserDefinedToken = 4;
-
-// Rows of a table.
-uint64_t rows_of(const Array* table) { return !table ? 0 : table->shape.size() < 2 ? 1 : table->shape[0]; }
 
 // The fields of a file in which words and pieces have changed sides: "##" is what Hugging Face puts before a piece that
 // goes on, where llama.cpp marks those that begin.
@@ -141,40 +138,6 @@ class WordPieces {
 };
 
 }  // namespace
-
-bool is_gguf_bert(const Gguf& gguf) {
-  const GgufFamily* family = gguf_family(gguf);
-  return family && family->name == "bert";
-}
-
-base::Result<std::string> bert_config_of(const Gguf& gguf) {
-  GgufFields f(gguf);
-  f.architecture = "bert";
-  json out = {{"architectures", json::array({"BertModel"})}, {"hidden_act", "gelu"}};
-  const std::pair<const char*, const char*> counts[] = {{"hidden_size", "embedding_length"},
-                                                        {"num_hidden_layers", "block_count"},
-                                                        {"num_attention_heads", "attention.head_count"},
-                                                        {"intermediate_size", "feed_forward_length"}};
-  for (const auto& [ours, theirs] : counts) {
-    const auto number = f.whole(f.key(theirs));
-    if (!number) f.fail(base::invalid("GGUF: no field '" + f.key(theirs) + "'"));
-    out[ours] = number.value_or(0);
-  }
-  out["layer_norm_eps"] = f.real(f.key("attention.layer_norm_epsilon")).value_or(1e-12);
-  for (auto name : {"token_embd.weight", "position_embd.weight"})
-    if (!f.tensor(name)) f.fail(base::invalid("GGUF: no tensor '" + std::string(name) + "'"));
-  out["vocab_size"] = rows_of(f.tensor("token_embd.weight"));
-  out["max_position_embeddings"] = rows_of(f.tensor("position_embd.weight"));
-  out["type_vocab_size"] = rows_of(f.tensor("token_types.weight"));
-  const int64_t pad = f.whole("tokenizer.ggml.padding_token_id").value_or(0);  // 0 is BERT's
-  if (pad >= 0 && pad < out["vocab_size"].get<int64_t>()) out["pad_token_id"] = pad;
-  if (auto way = f.whole(f.key("pooling_type")); way && (*way < 0 || *way > 3))
-    f.unsupported(f.key("pooling_type"), "is neither the mean nor the first or the last state");
-  if (auto causal = gguf.get<bool>(f.key("attention.causal")); causal && *causal)
-    f.unsupported(f.key("attention.causal"), "is true, which is not supported");
-  if (!f.status().ok()) return f.status();
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 base::Result<std::string> word_pieces_of(const Gguf& gguf) { return WordPieces(gguf).write(); }
 

@@ -1,5 +1,4 @@
-// BERT in a GGUF file: an encoder with a tokenizer of WordPieces. RoBERTa's files are called bert, too, and have
-// positions that begin where those of its texts do; their tokenizers are not known here.
+// BERT's tokenizer in a GGUF file: WordPieces.
 #pragma once
 
 #include <string>
@@ -9,12 +8,7 @@
 
 namespace weir::llm {
 
-bool is_gguf_bert(const Gguf& gguf);
-
-// config.json. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (a classifier), naming the field.
-base::Result<std::string> bert_config_of(const Gguf& gguf);
-
-// tokenizer.json, of a tokenizer "bert". Errors: the same.
+// tokenizer.json, of a tokenizer "bert". Errors: INVALID_ARGUMENT, naming the field.
 base::Result<std::string> word_pieces_of(const Gguf& gguf);
 
 }  // namespace weir::llm

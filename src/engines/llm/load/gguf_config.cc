@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/encoding.h"
-#include "engines/llm/load/gguf_bert.h"
+#include "engines/llm/load/gguf_encoders.h"
 #include "engines/llm/load/gguf_families.h"
 #include "engines/llm/load/gguf_texts.h"
 
@@ -139,7 +139,7 @@ class ConfigWriter {
 }  // namespace
 
 base::Result<std::string> config_of(const Gguf& gguf) {
-  return is_gguf_bert(gguf) ? bert_config_of(gguf) : ConfigWriter(gguf).write();
+  return is_gguf_encoder(gguf) ? encoder_config_of(gguf) : ConfigWriter(gguf).write();
 }
 
 }  // namespace weir::llm

@@ -30,7 +30,24 @@ constexpr Renamed kBertNames[] = {{"attn_q", "attention.self.query"},
 constexpr Renamed kBertOutside[] = {{"token_embd", "embeddings.word_embeddings"},
                                     {"position_embd", "embeddings.position_embeddings"},
                                     {"token_types", "embeddings.token_type_embeddings"},
-                                    {"token_embd_norm", "embeddings.LayerNorm"}};
+                                    {"token_embd_norm", "embeddings.LayerNorm"},
+                                    {"cls", "bert.pooler.dense"},
+                                    {"cls.output", "classifier"}};
+constexpr Renamed kNomicNames[] = {{"attn_qkv", "attn.Wqkv"},     {"attn_output", "attn.out_proj"},
+                                   {"attn_output_norm", "norm1"}, {"ffn_gate", "mlp.fc12"},
+                                   {"ffn_up", "mlp.fc11"},        {"ffn_down", "mlp.fc2"},
+                                   {"layer_output_norm", "norm2"}};
+constexpr Renamed kNomicOutside[] = {{"token_embd", "embeddings.word_embeddings"},
+                                     {"token_types", "embeddings.token_type_embeddings"},
+                                     {"token_embd_norm", "emb_ln"}};
+constexpr Renamed kModernNames[] = {{"attn_norm", "attn_norm"}, {"attn_qkv", "attn.Wqkv"}, {"attn_output", "attn.Wo"},
+                                    {"ffn_norm", "mlp_norm"},   {"ffn_up", "mlp.Wi"},      {"ffn_down", "mlp.Wo"}};
+constexpr Renamed kModernOutside[] = {{"token_embd", "embeddings.tok_embeddings"},
+                                      {"token_embd_norm", "embeddings.norm"},
+                                      {"output_norm", "final_norm"},
+                                      {"cls", "head.dense"},
+                                      {"cls.norm", "head.norm"},
+                                      {"cls.output", "classifier"}};
 
 constexpr GgufFamily kGgufFamilies[] = {
     {"llama", kLlama, true},  // with experts Mixtral, with a window Mistral
@@ -44,7 +61,9 @@ constexpr GgufFamily kGgufFamilies[] = {
     {"granite", kGranite, true},
     {"olmo2", kOlmo2, false, kOlmoNames},  // with a window OLMo 3
     {"smollm3", kSmolLm3, true},
-    {"bert", "BertModel", false, kBertNames, kBertOutside, "encoder.layer."},
+    {"bert", "BertModel", false, kBertNames, kBertOutside, "encoder.layer."},  // RoBERTa is called so, too
+    {"nomic-bert", "NomicBertModel", false, kNomicNames, kNomicOutside, "encoder.layers."},
+    {"modern-bert", "ModernBertModel", false, kModernNames, kModernOutside, "layers."},
 };
 
 // attention.sliding_window_pattern: how many layers of which the last sees all, or what each layer does.

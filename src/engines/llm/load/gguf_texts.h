@@ -14,7 +14,8 @@ namespace weir::llm {
 base::Result<std::string> config_of(const Gguf& gguf);
 
 // tokenizer.json, of tokenizers "gpt2" (BPE of bytes, with what tokenizer.ggml.pre says of the words) and "llama"
-// (SentencePiece's BPE, whose merges follow from the pieces' scores). Errors: the same.
+// (SentencePiece's BPE, whose merges follow from the pieces' scores); of encoders "bert" (WordPieces), "t5"
+// (SentencePiece's unigram model) and "gpt2". Errors: the same.
 base::Result<std::string> tokenizer_of(const Gguf& gguf);
 
 // tokenizer_config.json: special tokens, chat templates.

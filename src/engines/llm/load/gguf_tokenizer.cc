@@ -1,13 +1,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 
 #include "base/encoding.h"
 #include "engines/llm/load/gguf_bert.h"
+#include "engines/llm/load/gguf_encoders.h"
 #include "engines/llm/load/gguf_texts.h"
+#include "engines/llm/load/gguf_unigram.h"
+#include "engines/llm/load/gguf_vocabulary.h"
 #include "engines/llm/load/gguf_words.h"
 
 namespace weir::llm {
@@ -24,25 +26,11 @@ constexpr size_t kTokensWithoutRow = 1 << 12;                      // added ones
 constexpr size_t kMostCut = 256 << 20;                             // bytes of all parts that pieces are cut into
 constexpr size_t kMostMerges = (1 << 20) - 1, kMostMergeBytes = 32 << 20;
 
-enum class TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
-
-std::string field(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
-base::Status bad_field(std::string_view name, std::string_view what) {
-  return base::invalid("GGUF: '" + field(name) + "' " + std::string(what));
-}
-base::Status unknown(const std::string& name, const std::string& value, const std::string& known) {
+base::Status unknown_field(const std::string& name, const std::string& value, const std::string& known) {
   return base::failure(base::Code::kUnimplemented, "GGUF: '" + name + "' is \"" + base::presentable(value, 40) +
                                                        "\", which is not supported" + known);
 }
 std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
-
-bool is_text(const Gguf& gguf, std::string_view name, std::string_view text) {
-  const auto* found = gguf.get<std::string>(name);
-  return found && *found == text;
-}
-
-// Those of Phi-3 that leave the white space behind them, as its tokenizer.json says and llama.cpp knows.
-bool is_plain(std::string_view token) { return token == "<unk>" || token == "<s>" || token == "<|endoftext|>"; }
 
 size_t bytes_of(const std::vector<std::string>& texts) {
   size_t bytes = 0;
@@ -57,105 +45,49 @@ base::Status check_added(const std::vector<std::string>& tokens, const std::vect
     if (type != TokenType::kUnknown && type != TokenType::kControl && type != TokenType::kUserDefined) continue;
     ++count, bytes += tokens[i].size();
   }
-  if (count > kMostAdded) return bad_field("token_type", "names more than 65536 added tokens");
-  if (bytes > kMostAddedBytes) return bad_field("token_type", "names added tokens of more than 4 MiB");
+  if (count > kMostAdded) return bad_token_field("token_type", "names more than 65536 added tokens");
+  if (bytes > kMostAddedBytes) return bad_token_field("token_type", "names added tokens of more than 4 MiB");
   return {};
 }
 
 // Before anything is made of the lists.
 base::Status check_sizes(const Gguf& gguf) {
-  if (const auto* tokens = gguf.get<std::vector<std::string>>(field("tokens"))) {
+  if (const auto* tokens = gguf.get<std::vector<std::string>>(token_field("tokens"))) {
     auto rows = gguf.tensors.find("token_embd.weight");
     if (rows != gguf.tensors.end() && !rows->second.shape.empty() && tokens->size() > kTokensWithoutRow &&
         tokens->size() - kTokensWithoutRow > rows->second.shape[0])
-      return bad_field("tokens", "has more tokens than 'token_embd.weight' has rows");
-    if (tokens->size() > kMostTokens) return bad_field("tokens", "has more than 1048576 tokens");
-    if (bytes_of(*tokens) > kMostTokenBytes) return bad_field("tokens", "has more than 16 MiB");
-    if (const auto* types = gguf.get<std::vector<int64_t>>(field("token_type")))
+      return bad_token_field("tokens", "has more tokens than 'token_embd.weight' has rows");
+    if (tokens->size() > kMostTokens) return bad_token_field("tokens", "has more than 1048576 tokens");
+    if (bytes_of(*tokens) > kMostTokenBytes) return bad_token_field("tokens", "has more than 16 MiB");
+    if (const auto* types = gguf.get<std::vector<int64_t>>(token_field("token_type")))
       if (auto s = check_added(*tokens, *types); !s.ok()) return s;
   }
-  if (const auto* merges = gguf.get<std::vector<std::string>>(field("merges")))
-    if (merges->size() > kMostMerges || bytes_of(*merges) > kMostMergeBytes) return bad_field("merges", "are too many");
+  if (const auto* merges = gguf.get<std::vector<std::string>>(token_field("merges")))
+    if (merges->size() > kMostMerges || bytes_of(*merges) > kMostMergeBytes)
+      return bad_token_field("merges", "are too many");
   return {};
-}
-
-// The tokens, with their types and scores.
-struct Vocabulary {
-  std::vector<std::string> tokens;
-  std::vector<TokenType> types;
-  const std::vector<double>* scores = nullptr;
-  bool strips = false;  // added tokens take the white space behind them
-
-  base::Status read(const Gguf& gguf) {
-    auto list = gguf.get<std::vector<std::string>>(field("tokens"));
-    if (!list || list->empty()) return bad_field("tokens", "is no list of tokens");
-    tokens = *list;
-    std::set<std::string_view> seen;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      if (tokens[i].empty()) tokens[i] = "[EMPTY_" + std::to_string(i) + "]";  // as llama.cpp calls it
-      if (!seen.insert(tokens[i]).second)
-        return bad_field("tokens", "has '" + base::presentable(tokens[i], 60) + "' twice");
-    }
-    types.assign(tokens.size(), TokenType::kNormal);
-    if (auto given = gguf.get<std::vector<int64_t>>(field("token_type"))) {
-      if (given->size() < tokens.size()) return bad_field("token_type", "is shorter than the list of tokens");
-      for (size_t i = 0; i < tokens.size(); ++i) types[i] = TokenType((*given)[i]);
-    }
-    strips = is_text(gguf, "general.architecture", "phi3") && is_text(gguf, field("model"), "llama");
-    scores = gguf.get<std::vector<double>>(field("scores"));
-    if (scores && scores->size() < tokens.size()) return bad_field("scores", "is shorter than the list of tokens");
-    return {};
-  }
-
-  json pieces() const {
-    json out = json::object();
-    for (size_t i = 0; i < tokens.size(); ++i) out[tokens[i]] = i;
-    return out;
-  }
-  // Those that are looked for in a text before it is cut into words.
-  json added() const {
-    json out = json::array();
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const bool special = types[i] == TokenType::kControl || types[i] == TokenType::kUnknown;
-      if (!special && types[i] != TokenType::kUserDefined) continue;
-      out.push_back({{"id", i},
-                     {"content", tokens[i]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", strips && !is_plain(tokens[i])},
-                     {"normalized", false},
-                     {"special", special}});
-    }
-    return out;
-  }
-};
-
-std::optional<size_t> special_id(const Gguf& gguf, const Vocabulary& words, std::string_view name) {
-  auto id = gguf.get<int64_t>(field(std::string(name) + "_token_id"));
-  if (!id || *id < 0 || uint64_t(*id) >= words.tokens.size()) return {};
-  return size_t(*id);
 }
 
 // --- BPE of bytes ----------------------------------------------------------------------------------------------------
 
 base::Status read_merges(const Gguf& gguf, json& out) {
-  auto merges = gguf.get<std::vector<std::string>>(field("merges"));
-  if (!merges) return bad_field("merges", "is no list of merges");
+  auto merges = gguf.get<std::vector<std::string>>(token_field("merges"));
+  if (!merges) return bad_token_field("merges", "is no list of merges");
   out = json::array();
   for (const auto& merge : *merges) {
     const size_t space = merge.find(' ', 1);
     if (space == merge.npos)
-      return bad_field("merges", "has '" + base::presentable(merge, 60) + "', which are no two tokens");
+      return bad_token_field("merges", "has '" + base::presentable(merge, 60) + "', which are no two tokens");
     out.push_back({merge.substr(0, space), merge.substr(space + 1)});
   }
   return {};
 }
 
 base::Result<const WordRule*> rule_of(const Gguf& gguf) {
-  auto name = gguf.get<std::string>(field("pre"));
+  auto name = gguf.get<std::string>(token_field("pre"));
   const WordRule* rule = word_rule(name ? *name : std::string_view());
   if (rule) return rule;
-  return unknown(field("pre"), *name, "");
+  return unknown_field(token_field("pre"), *name, "");
 }
 
 base::Status write_bytes(const Gguf& gguf, json& out) {
@@ -179,7 +111,7 @@ base::Status write_bytes(const Gguf& gguf, json& out) {
 // highest score come first.
 class MergesOfScores {
  public:
-  explicit MergesOfScores(const Vocabulary& words) : words_(words) {
+  explicit MergesOfScores(const GgufVocabulary& words) : words_(words) {
     for (size_t i = 0; i < words.tokens.size(); ++i)
       if (is_part(words.types[i])) ids_.emplace(words.tokens[i], i);
   }
@@ -188,10 +120,11 @@ class MergesOfScores {
     size_t looked_at = 0;
     for (size_t i = 0; i < words_.tokens.size(); ++i)
       if (is_cut(i)) looked_at += words_.tokens[i].size() * words_.tokens[i].size();
-    if (looked_at > kMostCut) return bad_field("tokens", "has too many long pieces");
+    if (looked_at > kMostCut) return bad_token_field("tokens", "has too many long pieces");
     for (size_t i = 0; i < words_.tokens.size(); ++i) {
       if (is_cut(i)) cut(i);
-      if (merges_.size() > kMostMerges || bytes_ > kMostMergeBytes) return bad_field("tokens", "make too many merges");
+      if (merges_.size() > kMostMerges || bytes_ > kMostMergeBytes)
+        return bad_token_field("tokens", "make too many merges");
     }
     std::stable_sort(merges_.begin(), merges_.end(), [](const Merge& a, const Merge& b) {
       return std::tuple(a.score, a.left.size(), a.right.size()) > std::tuple(b.score, b.left.size(), b.right.size());
@@ -228,15 +161,15 @@ class MergesOfScores {
     bytes_ += ways.size() * piece.size();
   }
 
-  const Vocabulary& words_;
+  const GgufVocabulary& words_;
   std::unordered_map<std::string_view, size_t> ids_;
   std::vector<Merge> merges_;
   size_t bytes_ = 0;  // of their texts
 };
 
-base::Status write_pieces(const Gguf& gguf, const Vocabulary& words, json& out) {
-  if (!words.scores) return bad_field("scores", "is no list of scores");
-  auto prefix = gguf.get<bool>(field("add_space_prefix"));
+base::Status write_pieces(const Gguf& gguf, const GgufVocabulary& words, json& out) {
+  if (!words.scores) return bad_token_field("scores", "is no list of scores");
+  auto prefix = gguf.get<bool>(token_field("add_space_prefix"));
   const bool begins = !prefix || *prefix;
   json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
   json steps = json::array();
@@ -252,24 +185,29 @@ base::Status write_pieces(const Gguf& gguf, const Vocabulary& words, json& out) 
   out["decoder"] = {{"type", "Sequence"}, {"decoders", std::move(back)}};
   json& model = out["model"];
   model["byte_fallback"] = true, model["fuse_unk"] = true;
-  auto unknown = std::find(words.types.begin(), words.types.end(), TokenType::kUnknown);
-  if (auto id = special_id(gguf, words, "unknown"))
+  if (auto id = words.special(gguf, "unknown"))
     model["unk_token"] = words.tokens[*id];
-  else if (unknown != words.types.end())
-    model["unk_token"] = words.tokens[size_t(unknown - words.types.begin())];
+  else if (auto unknown = words.first(TokenType::kUnknown))
+    model["unk_token"] = words.tokens[*unknown];
   return MergesOfScores(words).write(model["merges"]);
 }
 
 // One of those that are known, whose lists are not too long.
 base::Result<std::string> kind_of(const Gguf& gguf) {
-  auto kind = gguf.get<std::string>(field("model"));
-  if (!kind) return bad_field("model", "is not there");
-  const bool encoder = is_gguf_bert(gguf);
-  if (encoder ? *kind == "bert" : *kind == "gpt2" || *kind == "llama") {
+  auto kind = gguf.get<std::string>(token_field("model"));
+  if (!kind) return bad_token_field("model", "is not there");
+  const bool encoder = is_gguf_encoder(gguf);
+  if (*kind == "gpt2" || (encoder ? *kind == "bert" || *kind == "t5" : *kind == "llama")) {
     if (auto s = check_sizes(gguf); !s.ok()) return s;
     return *kind;
   }
-  return unknown(field("model"), *kind, encoder ? "; bert is, of an encoder" : "; gpt2 and llama are");
+  return unknown_field(token_field("model"), *kind, encoder ? "; bert, t5 and gpt2 are" : "; gpt2 and llama are");
+}
+
+base::Status write_model(const std::string& kind, const Gguf& gguf, const GgufVocabulary& words, json& out) {
+  if (kind == "t5") return write_unigram(gguf, words, out);
+  out["model"] = {{"type", "BPE"}, {"vocab", words.pieces()}};
+  return kind == "gpt2" ? write_bytes(gguf, out) : write_pieces(gguf, words, out);
 }
 
 }  // namespace
@@ -278,20 +216,21 @@ base::Result<std::string> tokenizer_of(const Gguf& gguf) {
   auto kind = kind_of(gguf);
   if (!kind) return kind.error();
   if (*kind == "bert") return word_pieces_of(gguf);
-  Vocabulary words;
+  GgufVocabulary words;
   if (auto s = words.read(gguf); !s.ok()) return s;
   json out = {{"version", "1.0"}, {"normalizer", nullptr}, {"post_processor", nullptr}};
   out["added_tokens"] = words.added();
-  out["model"] = {{"type", "BPE"}, {"vocab", words.pieces()}};
-  if (auto s = *kind == "gpt2" ? write_bytes(gguf, out) : write_pieces(gguf, words, out); !s.ok()) return s;
+  if (auto s = write_model(*kind, gguf, words, out); !s.ok()) return s;
+  if (is_gguf_encoder(gguf))
+    if (auto s = write_ends(gguf, words, out); !s.ok()) return s;
   return dumped(out);
 }
 
 base::Result<std::string> tokenizer_config_of(const Gguf& gguf) {
   auto kind = kind_of(gguf);
   if (!kind) return kind.error();
-  if (*kind == "bert") return std::string("{}");  // its tokenizer.json says how texts begin and end
-  Vocabulary words;
+  if (is_gguf_encoder(gguf)) return std::string("{}");  // its tokenizer.json says how texts begin and end
+  GgufVocabulary words;
   if (auto s = words.read(gguf); !s.ok()) return s;
   bool add_bos = true;
   if (*kind == "gpt2") {
@@ -302,8 +241,8 @@ base::Result<std::string> tokenizer_config_of(const Gguf& gguf) {
   json out;
   for (auto [ours, theirs] : {std::pair{"bos_token", "bos"}, std::pair{"eos_token", "eos"},
                               std::pair{"unk_token", "unknown"}, std::pair{"pad_token", "padding"}})
-    if (auto id = special_id(gguf, words, theirs)) out[ours] = words.tokens[*id];
-  auto given = gguf.get<bool>(field("add_bos_token")), end = gguf.get<bool>(field("add_eos_token"));
+    if (auto id = words.special(gguf, theirs)) out[ours] = words.tokens[*id];
+  auto given = gguf.get<bool>(token_field("add_bos_token")), end = gguf.get<bool>(token_field("add_eos_token"));
   out["add_bos_token"] = given ? *given : add_bos;
   out["add_eos_token"] = end && *end;
   auto usual = gguf.get<std::string>("tokenizer.chat_template");

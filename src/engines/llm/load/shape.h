@@ -26,7 +26,7 @@ enum class Norms : uint8_t {
   kBoth,     // their inputs and their outputs (Gemma 2 and 3)
   kOutputs,  // their outputs alone (OLMo 2 and 3)
 };
-enum class Activation : uint8_t { kSilu, kGeluTanh };  // of the MLP's gates
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu };  // of the MLP's gates
 
 struct VisionShape {
   uint32_t image_size = 0, patch_size = 0, hidden = 0, depth = 0, heads = 0, intermediate = 0;

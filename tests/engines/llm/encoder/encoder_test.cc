@@ -124,12 +124,12 @@ void expect_embeddings(const std::string& name, double tolerance, Settings setti
 }
 
 TEST_F(Encoders, EmbeddingsAreTheReferencesInFloat32) {
-  for (auto* name : {"bert", "odd", "roberta", "both", "causal", "distil"})
+  for (auto* name : {"bert", "odd", "roberta", "both", "causal", "distil", "nomic", "modern", "modern_odd"})
     expect_embeddings(name, 1e-4, {{"dtype", "float32"}});
 }
 
 TEST_F(Encoders, EmbeddingsAreTheReferencesInBfloat16) {
-  for (auto* name : {"bert_bf16", "both_bf16", "odd"}) expect_embeddings(name, 2e-2);
+  for (auto* name : {"bert_bf16", "both_bf16", "odd", "nomic_bf16", "modern_bf16"}) expect_embeddings(name, 2e-2);
 }
 
 TEST_F(Encoders, EveryInstructionSetGivesTheReferencesEmbeddings) {
@@ -138,12 +138,15 @@ TEST_F(Encoders, EveryInstructionSetGivesTheReferencesEmbeddings) {
     expect_embeddings("bert", 1e-4, {{"kernels", isa}});
     expect_embeddings("odd", 1e-4, {{"kernels", isa}, {"dtype", "float32"}});
     expect_embeddings("bert_bf16", 2e-2, {{"kernels", isa}});
+    expect_embeddings("modern_odd", 1e-4, {{"kernels", isa}});
+    expect_embeddings("modern_bf16", 2e-2, {{"kernels", isa}});
   }
 }
 
 // Padded in one call; each in a call of its own, some with a mask; in packs of other sizes; alone: the same bits.
 TEST_F(Encoders, ARowDoesNotDependOnItsCompanyOrItsPadding) {
-  for (auto* name : {"bert", "odd", "bert_bf16", "roberta", "both", "causal", "both_bf16"}) {
+  for (auto* name :
+       {"bert", "odd", "bert_bf16", "roberta", "both", "causal", "both_bf16", "nomic", "modern", "modern_bf16"}) {
     Rows rows(name);
     auto engine = engine_of(name);
     std::vector<float> alone;
@@ -349,7 +352,8 @@ void expect_scores(const std::string& name, double tolerance, Settings settings 
 }
 
 TEST_F(Encoders, ScoresOfClassifiersAreTheReferences) {
-  for (auto* name : {"rerank", "raw", "classes", "moods", "judge"}) expect_scores(name, 1e-4, {{"dtype", "float32"}});
+  for (auto* name : {"rerank", "raw", "classes", "moods", "judge", "modern_rank"})
+    expect_scores(name, 1e-4, {{"dtype", "float32"}});
   expect_scores("rerank_bf16", 3e-2);
 }
 

@@ -65,7 +65,7 @@ std::vector<float> padded_embeddings_of(sched::Engine& engine) {
 
 TEST(GgufEncoders, GiveTheEmbeddingsOfTheFolderToTheLastBit) {
   if (gguf_encoders().empty()) GTEST_SKIP() << "no python3-torch here";
-  for (auto* name : {"mean", "cls"}) {
+  for (auto* name : {"mean", "cls", "nomic", "modern", "roberta"}) {
     const std::string folder = gguf_encoders() + "/" + name;
     auto ours = encoder_of(folder + "/model.gguf"), theirs = encoder_of(folder + "/config.json");
     ASSERT_TRUE(ours) << ours.error().text;
@@ -78,6 +78,21 @@ TEST(GgufEncoders, GiveTheEmbeddingsOfTheFolderToTheLastBit) {
     EXPECT_EQ(encoder_of(folder + "/model.gguf", {{"task", "generate"}}).error().text,
               "parameter 'task': the GGUF file is an encoder");
     EXPECT_TRUE(encoder_of(folder + "/model.gguf", {{"task", "embed"}}));
+  }
+}
+
+TEST(GgufEncoders, GiveTheScoresOfTheFolderToTheLastBit) {
+  if (gguf_encoders().empty()) GTEST_SKIP() << "no python3-torch here";
+  for (auto* name : {"rank", "modern_rank"}) {
+    const std::string folder = gguf_encoders() + "/" + name;
+    auto ours = encoder_of(folder + "/model.gguf"), theirs = encoder_of(folder + "/config.json");
+    ASSERT_TRUE(ours) << ours.error().text;
+    ASSERT_TRUE(theirs) << theirs.error().text;
+    EXPECT_EQ((*ours)->spec().encoder->labels, 1u);
+    EXPECT_EQ(embeddings_of(**ours, folder), embeddings_of(**theirs, folder)) << name;
+    auto below = encoder_of(folder + "/model.gguf", {{"task", "embed"}});
+    ASSERT_TRUE(below) << below.error().text;
+    EXPECT_EQ((*below)->spec().outputs.at(0).name, "sentence_embedding");
   }
 }
 
@@ -134,7 +149,7 @@ TEST(GgufBert, FieldsAndTablesBecomeAConfiguration) {
   EXPECT_EQ(named_arrays(g)->at("embeddings.token_type_embeddings.weight").shape, (std::vector<uint64_t>{1, 16}));
   g.tensors["blk.1.attn_output_norm.bias"] = Array{Stored::kF32, {16}};
   EXPECT_TRUE(named_arrays(g)->contains("encoder.layer.1.attention.output.LayerNorm.bias"));
-  for (auto name : {"blk.0.attn_norm.weight", "blk.0.ffn_gate.weight", "output.weight", "cls.weight"}) {
+  for (auto name : {"blk.0.attn_norm.weight", "blk.0.ffn_gate.weight", "output.weight", "cls.norm.weight"}) {
     Gguf other = bert();
     other.tensors[name] = Array{Stored::kF32, {16}};
     EXPECT_FALSE(named_arrays(other)) << name;
@@ -143,9 +158,11 @@ TEST(GgufBert, FieldsAndTablesBecomeAConfiguration) {
 
 TEST(GgufBert, WhatIsWrongOrNotKnownIsNamed) {
   const std::pair<std::pair<const char*, GgufValue>, const char*> cases[] = {
-      {{"bert.pooling_type", int64_t(4)}, "'bert.pooling_type' is neither the mean nor"},
+      {{"bert.pooling_type", int64_t(5)}, "'bert.pooling_type' is neither the mean nor"},
       {{"bert.pooling_type", int64_t(-1)}, "'bert.pooling_type' is neither the mean nor"},
       {{"bert.attention.causal", true}, "'bert.attention.causal' is true"},
+      {{"bert.pooling_type", int64_t(4)}, "no tensor 'cls.weight', which a classifier has"},
+      {{"bert.expert_count", int64_t(8)}, "'bert.expert_count' is not supported"},
       {{"bert.block_count", std::string("2")}, "'bert.block_count' is no whole number"},
   };
   for (const auto& [field, why] : cases) {
@@ -185,9 +202,9 @@ TEST(GgufBert, WordsAndPiecesAreThoseOfWordPiece) {
   g.fields["tokenizer.ggml.tokens"] = tokens;
   EXPECT_EQ(tokenizer_of(g).error().text, "GGUF: 'tokenizer.ggml.tokens' has '\xe2\x96\x81play' twice");
   g = bert();
-  g.fields["tokenizer.ggml.model"] = std::string("gpt2");
+  g.fields["tokenizer.ggml.model"] = std::string("llama");
   EXPECT_EQ(tokenizer_of(g).error().text,
-            "GGUF: 'tokenizer.ggml.model' is \"gpt2\", which is not supported; bert is, of an encoder");
+            "GGUF: 'tokenizer.ggml.model' is \"llama\", which is not supported; bert, t5 and gpt2 are");
   g = bert();
   g.fields["tokenizer.ggml.cls_token_id"] = int64_t(7);
   EXPECT_EQ(tokenizer_of(g).error().text, "GGUF: 'tokenizer.ggml.cls_token_id' is missing, or no token");
