@@ -179,6 +179,20 @@ TEST(NodeGraph, AMessageBringsVisitsUpToTheLimit) {
   EXPECT_EQ(flat(g, "a"), kTooMany);
 }
 
+// A small node can refer to a leaf thousands of times, and its readers look through the type each time.
+TEST(NodeGraph, ALongTypeIsManyVisits) {
+  const Metadata kLong{"text/plain" + std::string(64'000, ';'), "", "", ""};
+  Graph g{visiting(5'000, 30)};
+  Sent long_leaf = leaf("long", "x");
+  long_leaf.metadata = &kLong;
+  EXPECT_EQ(g.refused(long_leaf), "");
+  EXPECT_EQ(g.refused(leaf("short", "x")), "");
+  EXPECT_EQ(g.refused(branch("a", {"long", "long", "long", "long", "long"})), "");
+  EXPECT_EQ(g.refused(branch("b", std::vector<std::string>(500, "short"))), "");
+  EXPECT_EQ(flat(g, "b").size(), 500u);
+  EXPECT_EQ(flat(g, "a"), kTooMany);
+}
+
 TEST(NodeGraph, FragmentsWithNothingInThemAreVisitedToo) {
   Graph g{visiting(100, 30)};
   Listener l;
