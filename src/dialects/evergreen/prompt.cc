@@ -149,6 +149,8 @@ Status Conversation::open_leaf(const Node& leaf, const msg::TextSpec& spec) {
   unsupported_bytes_ = 0;
   if (is_text(type)) {
     kind_ = Kind::kText;
+    Status s = check_charset(mimetype_);
+    if (!s.ok()) return s.text = where(leaf) + s.text, s;
   } else if (wire::same_text(type, "application/x-protobuf") && type_parameter(mimetype_, "type") == "EndOfTurn") {
     kind_ = Kind::kEndOfTurn;
   } else if (wire::same_text(type.substr(0, 6), "image/") && spec.vision) {
@@ -167,6 +169,15 @@ bool is_text(std::string_view base_type) {
   if (wire::same_text(subtype, "x-latex")) return true;
   std::string_view syntax = subtype.substr(subtype.rfind('+') + 1);  // of "json" and of "geo+json"
   return wire::same_text(syntax, "json") || wire::same_text(syntax, "xml") || wire::same_text(syntax, "yaml");
+}
+
+Status check_charset(std::string_view mimetype) {
+  constexpr size_t kShown = 40;
+  const std::string_view charset = type_parameter(mimetype, "charset");
+  if (charset.empty()) return {};
+  for (std::string_view known : {"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-", "latin", "windows-125"})
+    if (wire::same_text(charset.substr(0, known.size()), known)) return {};
+  return invalid("text must be UTF-8, not '" + std::string(base::cut_text(charset, kShown)) + "'");
 }
 
 uint64_t max_prompt_bytes(const msg::TextSpec& spec) {

@@ -37,7 +37,7 @@ struct Turn {
 class Conversation {
  public:
   // For Cursor::next(): a chunk of a leaf, and the leaf's end. Errors, which name the node: INVALID_ARGUMENT (the role
-  // is too long; more text or images than the model can take).
+  // is too long; the charset; more text or images than the model can take).
   base::Status add_chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
   base::Status end_leaf(const msg::TextSpec& spec);
   const std::vector<Turn>& turns() const { return turns_; }
@@ -82,6 +82,9 @@ struct Prompt {
 // True if a model reads content of that type as text: text/*, application/json, xml, yaml and x-latex, those of
 // application/ that end with +json, +xml or +yaml, or no type at all.
 bool is_text(std::string_view base_type);
+// The charset that a text's type names must have ASCII as UTF-8 has it: such a text is read right, or has bytes that
+// are no UTF-8. Errors: INVALID_ARGUMENT (UTF-16).
+base::Status check_charset(std::string_view mimetype);
 
 // An upper bound of the bytes of text that fit into the model's context, whatever its tokens.
 uint64_t max_prompt_bytes(const msg::TextSpec& spec);

@@ -70,10 +70,8 @@ class TextAction : public OneInputAction {
         case Step::kFailed: return cursor_->status();
         case Step::kLeafEnd: break;
         case Step::kChunk: {
-          const Node& leaf = cursor_->leaf();
-          std::string_view type = base_type(leaf.metadata()->mimetype);
-          if (!is_text(type) && !cursor_->data().empty())
-            return invalid("node '" + std::string(leaf.id()) + "': takes text, not '" + std::string(type) + "'");
+          if (cursor_->data().empty()) break;
+          if (Status s = check_type(cursor_->leaf()); !s.ok()) return s;
           if (text_.size() + cursor_->data().size() > most_) return invalid("the text is too long for the model");
           text_ += cursor_->data().view();
           break;
@@ -82,6 +80,16 @@ class TextAction : public OneInputAction {
       }
     }
     return {};
+  }
+
+  // Once for a leaf: its type may be long.
+  Status check_type(const Node& leaf) {
+    if (std::exchange(checked_, leaf.serial()) == leaf.serial()) return {};
+    const std::string& mimetype = leaf.metadata()->mimetype;
+    const std::string_view type = base_type(mimetype);
+    Status s = is_text(type) ? check_charset(mimetype) : invalid("takes text, not '" + std::string(type) + "'");
+    if (!s.ok()) s.text = "node '" + std::string(leaf.id()) + "': " + s.text;
+    return s;
   }
 
   uint64_t held() const override { return text_.capacity() + at_work_ + (cursor_ ? cursor_->size() : 0); }
@@ -100,6 +108,7 @@ class TextAction : public OneInputAction {
   }
 
   std::string text_;
+  uint64_t checked_ = 0;  // Node::serial() of the leaf that is being read
   uint64_t at_work_ = 0;  // bytes of the text that becomes tokens
   uint64_t most_ = 0;
 };

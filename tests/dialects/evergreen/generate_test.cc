@@ -334,5 +334,26 @@ TEST(Evergreen, APromptThatIsNotUtf8IsRefused) {
   }
 }
 
+// "hi" in UTF-16 is UTF-8, too: h, a zero, i, a zero.
+TEST(Evergreen, ATextInACharsetThatOnlyLooksLikeUtf8IsRefused) {
+  const std::string tokenize =
+      "actions { name: 'TOKENIZE' inputs { name: 'text' id: 'p' } outputs { name: 'tokens' id: 'r' } "
+      "target_spec { id: 'chat' } }";
+  for (const auto& [action, ask] : {std::pair("GENERATE", generate("p", "r")), std::pair("TOKENIZE", tokenize)}) {
+    auto status = [&](const std::string& mimetype) {
+      Bench t;
+      auto x = t.open();
+      t.send(*x, ask + "node_fragments { id: 'p' chunk_fragment { metadata { mimetype: '" + mimetype +
+                     "' } data: 'h\\000i\\000' } }");
+      return t.status(*x);
+    };
+    EXPECT_EQ(status("text/plain; charset=UTF-16LE"),
+              "INVALID_ARGUMENT: action " + std::string(action) + ": node 'p': text must be UTF-8, not 'UTF-16LE'");
+    for (const char* fine :
+         {"text/plain", "text/plain;charset=\"utf-8\"", "text/plain; charset=US-ASCII", "text/csv; charset=iso-8859-1"})
+      EXPECT_EQ(status(fine), "open") << action << fine;
+  }
+}
+
 }  // namespace
 }  // namespace weir::evergreen
