@@ -87,6 +87,23 @@ def evergreen_wide_diamond(target):
     return sessions(target, [{'nodeFragments': nodes}, *echoes])
 
 
+@attack(seconds=20, quick=3)
+def evergreen_long_types(target):
+    """GENERATE and INFER of 8,000 references to a leaf whose type is 60 KB of semicolons."""
+    def leaf(id, type, text):
+        out = node(id, text=text)
+        out['chunkFragment']['metadata']['mimetype'] = type + ';' * 60_000
+        return out
+
+    end = leaf('e', 'application/x-protobuf', b'')
+    tensor = leaf('t', 'application/x-weir-tensor; dtype=INT8; shape=1', b'x')
+    generate = action('GENERATE', [('prompt', 'ends')], [('response', 'r'), ('status', 's0')])
+    infer = action('INFER', [('x', 'tensors')], [('outputs', 'o'), ('status', 's1')])
+    infer['targetSpec'] = {'id': 'identity'}
+    return sessions(target, [{'nodeFragments': [end, node('ends', ['e'] * 8000), tensor, node('tensors', ['t'] * 8000)]},
+                             {'actions': [generate]}, {'actions': [infer]}])
+
+
 @attack(seconds=20, quick=2.5)
 def evergreen_fragments(target):
     """Fragments that never become a node: a million of seq 1 and up, without seq 0."""
