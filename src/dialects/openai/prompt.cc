@@ -133,6 +133,15 @@ bool truncate(const Request& request, const msg::TextSpec& spec, std::vector<uin
   return true;
 }
 
+// Where another server has the chat, its ids are the bytes of a message to that server: they say nothing to a client,
+// and no part of them can go.
+ApiError check_elsewhere(Request& request, const msg::TextSpec& spec) {
+  if (!spec.chats_elsewhere) return {};
+  request.token_ids = false;
+  if (request.context.empty()) return {};
+  return refuse("context", "context: another server has this model's chats, and gives none; use /api/chat");
+}
+
 // The prompt of a chat from one of its messages on. `goes`: of one without images, as encode() takes it.
 ApiError make_turns(Request& request, const msg::TextSpec& spec, size_t beginning, std::optional<text::Part> goes,
                     Sequence& out, std::vector<size_t>* beginnings, const msg::TextBudget& budget) {
@@ -200,7 +209,7 @@ ApiError shorten(Request& request, const msg::TextSpec& spec, const std::vector<
     if (!too_long || middle + 1 == beginnings.size()) out = std::move(shorter), bad = std::move(why);
     too_long ? low = middle + 1 : high = middle;
   }
-  if (request.overlong != Overlong::kTextGoes) return bad;
+  if (request.overlong != Overlong::kTextGoes || spec.chats_elsewhere) return bad;
   if (bad.status.code == base::Code::kOutOfRange) {
     out = {};
     const size_t last = beginnings.empty() ? 0 : beginnings.back();
@@ -215,14 +224,17 @@ ApiError shorten(Request& request, const msg::TextSpec& spec, const std::vector<
 bool fills_in(const msg::TextCodec& codec) { return fill_tokens(codec) != nullptr; }
 
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
+  if (ApiError bad = check_elsewhere(request, spec); !bad.ok()) return bad;
   std::vector<size_t> beginnings;
-  ApiError bad = make_turns(request, spec, 0, truncated(request, spec), out, &beginnings, budget);
+  const auto goes = spec.chats_elsewhere ? std::nullopt : truncated(request, spec);
+  ApiError bad = make_turns(request, spec, 0, goes, out, &beginnings, budget);
   if (request.overlong != Overlong::kRefused && is_too_long(bad, out, spec, 1)) {
     // Several prompts are made: no work for a shard.
     if (budget.steps < UINT64_MAX) return {base::failure(base::Code::kAborted, "the chat is long"), "messages", {}};
     bad = shorten(request, spec, beginnings, out, budget, std::move(bad));
   }
-  if (bad.ok()) (void)truncate(request, spec, out.ids);
+  if (bad.ok() && truncate(request, spec, out.ids) && spec.chats_elsewhere)
+    return refuse("truncate_prompt_tokens", "truncate_prompt_tokens: not where another server has a model's chats");
   return bad;
 }
 

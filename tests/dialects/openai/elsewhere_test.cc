@@ -75,6 +75,33 @@ TEST_F(Elsewhere, SettingsOfThoughtsAreTold) {
             Json({{"chat_template_kwargs", {{"x", 1}}}}));
 }
 
+// They are the bytes of a message to that server.
+TEST_F(Elsewhere, IdsOfAChatAreNotToldNorTaken) {
+  auto x = open("POST", "/api/generate", R"({"model":"there","prompt":"hi","stream":false})");
+  ScriptedAnswer says{models["there"], models["there"].held.at(0)};
+  says.emit("ab");
+  says.end();
+  turn();
+  EXPECT_EQ(json(x)["response"], "ab");
+  EXPECT_FALSE(json(x).contains("context"));
+  const auto behind = open("POST", "/api/generate", R"({"model":"there","prompt":"hi","context":[1,2]})");
+  EXPECT_EQ(behind->response.status, 400) << "what is before the message is none";
+  auto y = ask("there", {{"return_token_ids", true}});
+  ScriptedAnswer more{models["there"], models["there"].held.at(0)};
+  more.emit("ab");
+  more.end();
+  turn();
+  EXPECT_FALSE(json(y)["choices"][0].contains("token_ids"));
+}
+
+TEST_F(Elsewhere, AMessageToThatServerIsNotCut) {
+  EXPECT_EQ(error(ask("there", {{"truncate_prompt_tokens", 5}})), "400 invalid_request_error - truncate_prompt_tokens");
+  const std::string many(3000, 'a');  // more than its context
+  const Json long_one = {{"model", "there"}, {"messages", {{{"role", "user"}, {"content", many}}}}};
+  EXPECT_EQ(open("POST", "/api/chat", long_one.dump())->response.status, 400) << "Ollama cuts the middle out";
+  EXPECT_TRUE(models["there"].held.empty());
+}
+
 // A proxy does not say what is behind it, and hands on what it does not know.
 TEST_F(Elsewhere, VariablesOfTemplatesAreTheOrigins) {
   const Json off = {{"chat_template_kwargs", {{"enable_thinking", false}}}};
