@@ -88,6 +88,19 @@ TEST_F(ClientSchemas, OllamaShowsTheTemplateAndTheAskedName) {
   EXPECT_EQ(shown["model_info"]["general.basename"], "qwen:latest");
 }
 
+// LiteLLM looks for the word.
+TEST_F(ClientSchemas, OllamaShowsThatToolsAreCalledAlsoWhereTheTemplateDoesNotSay) {
+  msg::ModelSpec spec = support::text_spec("plain");
+  auto text = std::make_shared<msg::TextSpec>(*spec.text);
+  const tokenizers::Json config{{"chat_template", "{{ messages[0].content }}"}};
+  text->codec = *text::make_processor(tokenizers::byte_level_file({}).dump(), config.dump(), "", "hermes");
+  spec.text = std::move(text);
+  models.add(std::move(spec));
+  const std::string shown = json(open("POST", "/api/show", R"({"model":"plain"})"))["template"];
+  EXPECT_TRUE(shown.starts_with("{{ messages[0].content }}")) << shown;
+  EXPECT_NE(shown.find("tools"), std::string::npos);
+}
+
 TEST_F(ClientSchemas, MistralsWordsAreKnown) {
   auto x = chat({{"random_seed", 7}, {"safe_prompt", false}});
   EXPECT_EQ(call()->generation->sampling.seed, 7u) << x->sent;

@@ -72,6 +72,14 @@ void write_text_capabilities(std::string& out, const msg::TextSpec& text) {
   if (fills_in(*text.codec)) out += ",\"insert\"";
 }
 
+// LiteLLM sends tools only to a model whose template has that word.
+std::string shown_template(const msg::TextSpec& text) {
+  const text::Processor* codec = text::processor_of(text.codec.get());
+  std::string out = codec ? codec->chat_source : std::string();
+  const bool calls = text.codec && text.codec->answer_format().tools != msg::ToolFormat::kNone;
+  return calls && out.find("tools") == out.npos ? out + "{#- tools -#}" : out;
+}
+
 // `asked`: the name that the client has for it.
 void write_info(std::string& out, std::string_view asked, const msg::ModelSpec& spec, const msg::TextSpec& text) {
   out += ",\"model_info\":{\"general.architecture\":\"weir\",\"general.name\":";
@@ -93,10 +101,8 @@ void show_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
   if (!error.ok()) return respond(exchange, error);
   const msg::TextSpec* text = tokens_of(served->spec);
   if (!text) return respond(exchange, refuse("model", "model '" + asked.model + "' knows no text"));
-  // Some clients send tools only to a model whose template has that word.
-  const text::Processor* codec = text::processor_of(text->codec.get());
   std::string out = R"({"license":"","modelfile":"","parameters":"","template":)";
-  marshal::write_string(out, codec ? std::string_view(codec->chat_source) : std::string_view());
+  marshal::write_string(out, shown_template(*text));
   out += ',';
   out += kDetails;
   write_info(out, asked.model, served->spec, *text);
