@@ -163,29 +163,41 @@ TEST_F(Conversations, AFullOneTakesNoMore) {
 TEST_F(Conversations, AResponseThatAFullOneDoesNotTakeFailsWithAllThatWasSaid) {
   responses::StoredResponses small{std::chrono::minutes(10), 16 << 10};
   options.stored = &small, openai.reset();
-  const std::string id = made({{"items", {user(std::string(2000, 'a')), user(std::string(1100, 'a'))}}});
+  const std::string id = made({{"items", {user(std::string(2000, 'a')), user(std::string(700, 'a'))}}});
   const Json body = {{"conversation", id}, {"store", false}, {"truncation", "auto"}};
+  const std::string says(600, 'b');
   Json streamed = body;
   streamed["stream"] = true;
   auto stream = ask(streamed);
-  scripted().emit("ab");
+  scripted().emit(says);
   scripted().end();
   turn();
   const std::vector<Json> told = events(stream);
   ASSERT_GE(told.size(), 5u) << stream->sent;
   EXPECT_EQ(told[told.size() - 2]["type"], "response.output_item.done");
-  EXPECT_EQ(told[told.size() - 2]["item"]["content"][0]["text"], "ab");
+  EXPECT_EQ(told[told.size() - 2]["item"]["content"][0]["text"], says);
   EXPECT_EQ(told.back()["type"], "response.failed");
   std::string deltas;
   for (const Json& event : told)
     if (event["type"] == "response.output_text.delta") deltas += event["delta"];
-  EXPECT_EQ(deltas, "ab");
+  EXPECT_EQ(deltas, says);
   auto whole = ask(body);
-  scripted().emit("ab");
+  scripted().emit(says);
   scripted().end();
   turn();
   EXPECT_EQ(error(whole), "400 invalid_request_error conversation_full conversation");
   stream.reset(), whole.reset(), openai.reset();
+}
+
+// Not when the answer is made.
+TEST_F(Conversations, AResponseForWhichThereIsNoRoomIsNotBegun) {
+  responses::StoredResponses small{std::chrono::minutes(10), 16 << 10};
+  options.stored = &small, openai.reset();
+  const std::string id = made({{"items", {user(std::string(2000, 'a')), user(std::string(1000, 'a'))}}});
+  auto x = ask({{"conversation", id}, {"truncation", "auto"}, {"input", std::string(300, 'a')}});
+  EXPECT_EQ(error(x), "400 invalid_request_error conversation_full conversation");
+  EXPECT_TRUE(inbox().held.empty());
+  x.reset(), openai.reset();
 }
 
 // A worker looks for the item where the conversation is long, and others may change it meanwhile.

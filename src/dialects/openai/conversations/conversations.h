@@ -30,6 +30,10 @@ void show_item(OpenAiState& state, wire::Exchange& exchange, const wire::PathArg
 void delete_item(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 ApiError no_such_conversation();
+// Whether the client's conversation could take the items and an answer to them, which are added once it is there.
+// Errors: 404; 400: it is full.
+ApiError check_room(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id,
+                    std::string_view items);
 // Adds items, the inside of a JSON list, to the client's conversation. Errors: ABORTED: it is gone; INVALID_ARGUMENT:
 // it is full. Nothing: it is worth another try (responses::try_edit()).
 std::optional<ApiError> append_items(OpenAiState& state, const wire::Exchange& exchange, const std::string& id,

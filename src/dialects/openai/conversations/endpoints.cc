@@ -36,10 +36,13 @@ std::optional<StoredResponse> find(const OpenAiState& state, const Exchange& exc
   return responses::find_stored(state, exchange, id, StoredKind::kConversation);
 }
 
+ApiError conversation_is_full(const char* param) {
+  return {base::invalid("there is no room for more"), param, "conversation_full"};
+}
+
 ApiError in_words(ApiError bad, const char* param) {
   if (bad.status.code == base::Code::kNotFound && bad.code.empty()) return no_such_conversation();
-  if (bad.code == responses::kTooLarge) bad.param = param, bad.code = "conversation_full";
-  return bad;
+  return bad.code == responses::kTooLarge ? conversation_is_full(param) : bad;
 }
 
 void edit(OpenAiState& state, Exchange& exchange, const std::string& id, responses::Edit change,
@@ -233,6 +236,14 @@ constexpr std::array<std::string_view, 1> kAdded{"items"};
 ApiError no_such_conversation() {
   return {base::failure(base::Code::kNotFound, "there is no such conversation, or no more"), "conversation_id",
           "conversation_not_found"};
+}
+
+ApiError check_room(const OpenAiState& state, const Exchange& exchange, const std::string& id, std::string_view items) {
+  constexpr size_t kShortest = 128;  // bytes of an answer's item, about
+  const auto found = find(state, exchange, id);
+  if (!found) return no_such_conversation();
+  if (state.options.stored->may_grow(*found, items.size() + kShortest)) return {};
+  return conversation_is_full("conversation");
 }
 
 std::optional<ApiError> append_items(OpenAiState& state, const Exchange& exchange, const std::string& id,

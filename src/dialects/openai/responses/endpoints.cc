@@ -155,16 +155,20 @@ void follow(OpenAiState& state, Exchange& exchange, Course course) {
 }
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  follow(state, exchange, {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
-                             auto [served, error] = find_model(there, x, request.model, bus::Needs::kTokens);
-                             if (!error.ok()) return respond(x, error);
-                             repeat_defaults(served->spec.text->defaults, request);
-                             if (request.background) request.response_id = background_id(x);
-                             if (request.background && request.response_id.empty())
-                               return begin_in_background(there, x, request);
-                             if (request.background) request.stream = false;  // its client's stream is replay.h's
-                             answer(there, x, Kind::kChat, std::move(request), response_answer);
-                           }});
+  follow(state, exchange,
+         {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
+            auto [served, error] = find_model(there, x, request.model, bus::Needs::kTokens);
+            if (!error.ok()) return respond(x, error);
+            if (!request.conversation.empty())
+              if (ApiError bad = conversations::check_room(there, x, request.conversation, request.new_items);
+                  !bad.ok())
+                return respond(x, bad);
+            repeat_defaults(served->spec.text->defaults, request);
+            if (request.background) request.response_id = background_id(x);
+            if (request.background && request.response_id.empty()) return begin_in_background(there, x, request);
+            if (request.background) request.stream = false;  // its client's stream is replay.h's
+            answer(there, x, Kind::kChat, std::move(request), response_answer);
+          }});
 }
 
 void count_input(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {

@@ -36,6 +36,10 @@ uint64_t StoredResponses::Ranking::most(uint64_t tenant, uint64_t has) const {
   return ranks_.empty() || ranks_.rbegin()->first <= has ? tenant : ranks_.rbegin()->second;
 }
 
+bool StoredResponses::may_grow(const StoredResponse& stored, size_t more) const {
+  return bytes_of(stored) + more <= std::min<uint64_t>(kMostBytes, share_);
+}
+
 bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now) {
   const uint64_t bytes = bytes_of(stored);
   if (!stores() || bytes > kMostBytes) return false;

@@ -52,6 +52,8 @@ class StoredResponses {
   }
   base::Duration ttl() const { return ttl_; }
   bool stores() const { return ttl_ > base::Duration(0); }
+  // Whether so many bytes more could be kept in that one at all, whatever else there is.
+  bool may_grow(const StoredResponse& stored, size_t more) const;
   // False: there is no room for it, or the tenant has the id already.
   bool put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now);
   std::optional<StoredResponse> find(uint64_t tenant, const std::string& id, base::Time now,
