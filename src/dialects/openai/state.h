@@ -1,6 +1,7 @@
 // The state that all parts of the dialect share on one shard.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -21,7 +22,7 @@ struct OpenAiState {
   Options options;
   int64_t created = 0;                           // Unix seconds: when this server came up
   base::TimerId forgets = base::TimerId::kNone;  // stored responses whose time is over
-  size_t followers = 0;                          // streams of responses that others make
+  std::map<uint64_t, size_t> followers{};        // by tenant: streams of responses that others make
 };
 
 // bus::Catalog::resolve(); its errors are those of the parameter "model". Notes the model in the exchange's record.

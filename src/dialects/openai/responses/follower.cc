@@ -101,10 +101,12 @@ class FollowsHere final : public Follower {
 class FollowsElsewhere final : public Follower {
  public:
   FollowsElsewhere(OpenAiState& state, Exchange& exchange, std::string id, int64_t after, base::Duration every)
-      : Follower(state, exchange, std::move(id), after, every) {
-    ++state_.followers;
+      : Follower(state, exchange, std::move(id), after, every), tenant_(marshal::tenant_of(exchange.request())) {
+    ++state_.followers[tenant_];
   }
-  ~FollowsElsewhere() override { --state_.followers; }
+  ~FollowsElsewhere() override {
+    if (--state_.followers[tenant_] == 0) state_.followers.erase(tenant_);
+  }
 
  private:
   static constexpr int kLooks = 10;
@@ -128,9 +130,16 @@ class FollowsElsewhere final : public Follower {
     Follower::stop();
   }
 
+  const uint64_t tenant_;
   jobs::ShardJobs::Question question_;
   int looks_ = 0;
 };
+
+bool may_follow(const OpenAiState& state, uint64_t tenant) {
+  size_t all = 0, own = 0;
+  for (const auto& [whose, streams] : state.followers) all += streams, own += whose == tenant ? streams : 0;
+  return all < kMostFollowers && own < kMostFollowers / 4 && !state.options.jobs->draining();
+}
 
 template <class Kind>
 void attach(OpenAiState& state, Exchange& exchange, const std::string& id, int64_t after, std::string_view so_far,
@@ -150,7 +159,7 @@ void follow_here(OpenAiState& state, Exchange& exchange, const std::string& id, 
 
 void follow_elsewhere(OpenAiState& state, Exchange& exchange, const std::string& id, int64_t after,
                       std::string_view so_far) {
-  if (state.followers < kMostFollowers && !state.options.jobs->draining())
+  if (may_follow(state, marshal::tenant_of(exchange.request())))
     return attach<FollowsElsewhere>(state, exchange, id, after, so_far, std::chrono::seconds(1));
   if (exchange.responding()) return exchange.end();
   respond(exchange, refuse(base::try_again(base::Code::kUnavailable,

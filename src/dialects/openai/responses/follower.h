@@ -10,7 +10,7 @@
 
 namespace weir::openai::responses {
 
-// Streams of one shard whose responses others make: each asks the journal once a second.
+// Streams of one shard whose responses others make: each asks the journal once a second. A tenant has a quarter.
 inline constexpr size_t kMostFollowers = 256;
 
 // Waits for a response that this process makes. `so_far`: JSON.
