@@ -9,6 +9,7 @@
 
 #include "bench.h"
 #include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/follower.h"
 #include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/responses.h"
 #include "dialects/openai/responses/stored.h"
@@ -121,6 +122,41 @@ TEST_F(LiveResponse, IsKnownToOtherNodesWhileItIsMade) {
   (void)on_journal(
       [&](Storage& s) { batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
   EXPECT_EQ(batches, 0u);
+}
+
+TEST_F(LiveResponse, IsTheClientsOnceTheJournalHasIt) {
+  auto x = begin(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})");
+  EXPECT_FALSE(x->ended);
+  while (!x->ended && a->posted.do_next()) continue;
+  size_t batches = 0;
+  (void)on_journal(
+      [&](Storage& s) { batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
+  EXPECT_EQ(batches, 1u);
+  EXPECT_EQ(json(x)["status"], "queued");
+}
+
+TEST_F(LiveResponse, IsTheClientsWhereTheLogIsAway) {
+  (void)on_journal([&](Storage&) { log.away = true; });
+  const std::string id =
+      json(open(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})"))["id"];
+  settle();
+  EXPECT_EQ(json(get(*a, id))["status"], "in_progress");
+  (void)on_journal([&](Storage&) { log.away = false; });
+}
+
+TEST_F(LiveResponse, IsFollowedElsewhereByAQuarterOfAllStreamsForEachTenant) {
+  const std::string id = ask(), target = "/v1/responses/" + id + "?stream=true";
+  std::list<Opened> streams;
+  for (size_t i = 0; i < responses::kMostFollowers / 4; ++i) {
+    Opened& x = streams.emplace_back(begin(*b, "GET", target));
+    while (!x->responding() && b->posted.do_next()) continue;
+    ASSERT_EQ(x->response.status, 200);
+  }
+  EXPECT_EQ(open(*b, "GET", target)->response.status, 503);
+  streams.pop_back();
+  Opened x = begin(*b, "GET", target);
+  while (!x->responding() && b->posted.do_next()) continue;
+  EXPECT_EQ(x->response.status, 200);
 }
 
 TEST_F(LiveResponse, IsCancelledAtAnotherNode) {

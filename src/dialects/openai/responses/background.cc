@@ -226,8 +226,11 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
                                                     "no response begins in the background now; try again later")));
   }
   state.options.background->set_stop(id, std::move(stop));
-  if (live) begin_live(state, *std::move(live), exchange.memory());
-  request.stream ? replay(state, exchange, id, -1) : respond_json(exchange, std::move(queued));
+  // Where this process dies as soon as the client knows the id, the journal has it.
+  const auto tell = [&state, &exchange, id, begun = base::Bytes::adopt(std::move(queued)), stream = request.stream] {
+    stream ? replay(state, exchange, id, -1) : respond_json(exchange, begun);
+  };
+  live ? begin_live(state, exchange, *std::move(live), tell) : tell();
 }
 
 std::string token_field(const std::string& id) { return std::string(kTokenField) + ": " + token_of(id) + '\n'; }

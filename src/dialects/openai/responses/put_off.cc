@@ -209,9 +209,9 @@ jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const
   return out;
 }
 
-void begin_live(OpenAiState& state, jobs::Job job, base::MemoryLedger* memory) {
+void begin_live(OpenAiState& state, Exchange& exchange, jobs::Job job, std::function<void()> then) {
   jobs::ShardJobs* journal = journal_of(state);
-  if (!journal) return;
+  if (!journal) return then();
   const BackgroundResponses& all = *state.options.background;
   const std::string id = job.id.batch;
   job.fields = kFields;
@@ -221,16 +221,17 @@ void begin_live(OpenAiState& state, jobs::Job job, base::MemoryLedger* memory) {
   brief.job = {job.id, job.label, job.model, job.target, job.fields, ""};
   full.batch = batch_of(state, id, job.requester, kLive, all.queued(id));
   full.job = std::move(job);
-  if (memory) records->charge = {*memory, base::MemoryKind::kInput};
+  if (auto* memory = exchange.memory()) records->charge = {*memory, base::MemoryKind::kInput};
   if (!records->charge.grow(full.bytes())) full = brief;
-  (void)journal->ask(
+  jobs::ask_for(
+      *journal, exchange,
       [id, records, runs = &all, most = journal->limits().tenant_disk](Storage& s) -> Result<bool> {
         if (!runs->goes_on(id)) return true;  // it is over, and its end has looked for a record in vain
         Status written = write_live(s, *records, most);
         if (!written.ok()) return written;
         return true;
       },
-      [](const Result<bool>&) {});
+      [then = std::move(then)](Exchange&, const Result<bool>&) { then(); });
 }
 
 // Told, not asked: where the log is away, it waits.

@@ -19,7 +19,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/memory_ledger.h"
 #include "dialects/openai/responses/background.h"
 #include "jobs/shard_jobs.h"
 #include "jobs/store.h"
@@ -34,8 +33,9 @@ jobs::ShardJobs* journal_of(const OpenAiState& state);
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester);
 // The response of the job's batch is made here from now on. Without a body nobody else can make it: then it fails where
 // this process dies. So does one that the journal, its tenant (jobs.tenant_disk) or the memory has no room for.
-// `memory`: charged until it is written, or null.
-void begin_live(OpenAiState& state, jobs::Job job, base::MemoryLedger* memory);
+// `then` is called once, now or later, unless the exchange ends before: it is written for good, or will not be. Later
+// the exchange has another ExchangeListener; its memory is charged until the record is written.
+void begin_live(OpenAiState& state, wire::Exchange& exchange, jobs::Job job, std::function<void()> then);
 // It is over.
 struct LiveEnd {
   std::string id, owner;
