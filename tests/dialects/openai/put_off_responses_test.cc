@@ -32,6 +32,13 @@ TEST_F(PutOffResponse, IsMadeByTheNextProcess) {
   on_journal([](Storage&) {});
   ASSERT_TRUE(begin_anew(0));
   EXPECT_EQ(json(get(id)), over) << "the journal has it";
+  const Json items = json(answered(open("GET", "/v1/responses/" + id + "/input_items")));
+  EXPECT_EQ(items["data"][0]["content"][0]["text"], "hi") << items;
+  auto next = answered(
+      open("POST", "/v1/responses", Json{{"model", "m"}, {"input", "so"}, {"previous_response_id", id}}.dump()));
+  settle();
+  ASSERT_EQ(inbox().held.size(), 1u) << next->sent;
+  EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:ab\nuser:so\nassistant:");
   EXPECT_EQ(json(answered(open("DELETE", "/v1/responses/" + id)))["deleted"], true);
   EXPECT_EQ(get(id)->response.status, 404);
 }

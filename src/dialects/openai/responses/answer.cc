@@ -17,6 +17,7 @@
 #include "dialects/openai/responses/edits.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/output_item.h"
+#include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/replay.h"
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
@@ -143,7 +144,8 @@ class ResponseAnswer final : public Answer {
     stored.response = base::Bytes::adopt(std::move(response));
     cuts_.events = sequence_ + 1;  // with the last one, which is still to come
     if (request_.stream) stored.about = write_cuts(cuts_);
-    const base::Bytes whole = stored.response;
+    const bool of_job = is_job_of_response(state_, exchange_);
+    const base::Bytes whole = of_job ? outcome_of(state_, stored) : stored.response;
     store_response(state_, exchange_, id_, std::move(stored), [this, open = open_exchange_, whole, how] {
       if (*open) wire::guarded(exchange_, [&] { finish(std::string(whole.view()), how); });
     });

@@ -64,16 +64,15 @@ void find_referenced(OpenAiState& state, Exchange& exchange, std::shared_ptr<Loo
   if (lookup->wanted.empty()) return read_again(state, exchange, lookup);
   const std::string id = std::move(lookup->wanted.back());
   lookup->wanted.pop_back();
-  find_response(state, exchange, id,
-                [&state, &exchange, id, lookup](base::Result<std::optional<StoredResponse>> found) {
-                  if (!found) return respond(exchange, {found.error(), "input", {}});
-                  base::Bytes& response = lookup->found[id];
-                  if (*found) response = std::move((*found)->response);
-                  if (!charge(exchange, response)) return respond(exchange, refuse(wire::no_room_for_answer()));
-                  if ((lookup->bytes += response.size()) > kMostReferencedBytes)
-                    return respond(exchange, refuse("input", "input: the responses that it refers to are too long"));
-                  find_referenced(state, exchange, lookup);
-                });
+  find_turns(state, exchange, id, [&state, &exchange, id, lookup](base::Result<std::optional<StoredResponse>> found) {
+    if (!found) return respond(exchange, {found.error(), "input", {}});
+    base::Bytes& response = lookup->found[id];
+    if (*found) response = std::move((*found)->response);
+    if (!charge(exchange, response)) return respond(exchange, refuse(wire::no_room_for_answer()));
+    if ((lookup->bytes += response.size()) > kMostReferencedBytes)
+      return respond(exchange, refuse("input", "input: the responses that it refers to are too long"));
+    find_referenced(state, exchange, lookup);
+  });
 }
 
 // Nothing, and the request is answered: there is none, or no room to read it.
@@ -107,14 +106,14 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Course cou
   if (request.previous.empty()) return course.next(state, exchange, std::move(request));
   auto waiting = std::make_shared<Request>(std::move(request));
   const std::string id = waiting->previous;
-  find_response(state, exchange, id,
-                [&state, &exchange, waiting, course](base::Result<std::optional<StoredResponse>> found) {
-                  if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
-                  if (ApiError bad = check_previous(*found); !bad.ok()) return respond(exchange, bad);
-                  waiting->earlier = std::move((*found)->turns);
-                  if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
-                  course.next(state, exchange, std::move(*waiting));
-                });
+  find_turns(state, exchange, id,
+             [&state, &exchange, waiting, course](base::Result<std::optional<StoredResponse>> found) {
+               if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
+               if (ApiError bad = check_previous(*found); !bad.ok()) return respond(exchange, bad);
+               waiting->earlier = std::move((*found)->turns);
+               if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
+               course.next(state, exchange, std::move(*waiting));
+             });
 }
 
 std::optional<std::string> stop_in_background(OpenAiState& state, const Exchange& exchange, const std::string& id,
@@ -132,6 +131,8 @@ bool was_in_background(std::string_view response) {
   });
   return background;
 }
+
+ApiError is_under_way() { return refuse("response_id", "the items of its input are there once the response is over"); }
 
 }  // namespace
 
@@ -208,7 +209,7 @@ void cancel(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
     });
   cancel_put_off(state, exchange, id, [&state, &exchange, id](base::Result<FoundInJournal> there) {
     if (!there) return respond(exchange, refuse(there.error()));
-    if (*there) return respond_json(exchange, std::move((*there)->response));
+    if (*there) return respond_json(exchange, std::move((*there)->stored.response));
     find_response(state, exchange, id, [&exchange](auto found) {
       if (!found) return respond(exchange, refuse(found.error()));
       if (!*found) return respond(exchange, no_such_response());
@@ -223,10 +224,13 @@ void list_input_items(OpenAiState& state, Exchange& exchange, const wire::PathAr
   auto page = read_page(exchange, jobs::FileOrder::kNewestFirst);
   if (!page) return;
   const std::string id(args["response"]);
-  find_response(state, exchange, id, [&state, &exchange, id, page = *std::move(page)](auto found) {
+  if (state.options.background && state.options.background->has(marshal::tenant_of(exchange.request()), id))
+    return respond(exchange, is_under_way());
+  find_known(state, exchange, id, [&state, &exchange, id, page = *std::move(page)](auto found) {
     if (!found) return respond(exchange, refuse(found.error()));
     if (!*found) return respond(exchange, no_such_response());
-    StoredResponse stored = std::move(**found);
+    if ((*found)->progress == KnownResponse::Progress::kUnderWay) return respond(exchange, is_under_way());
+    StoredResponse stored = std::move((*found)->stored);
     if (!charge(exchange, stored.turns) || !charge(exchange, stored.response))
       return respond(exchange, refuse(wire::no_room_for_answer()));
     const size_t bytes = stored.turns.size() + stored.response.size();

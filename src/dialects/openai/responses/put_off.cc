@@ -32,18 +32,35 @@ Result<FoundBatch> find_put_off(Storage& s, const std::string& owner, const std:
   return batch;
 }
 
+JournalResponse shown_as(std::string response, JournalResponse::Progress progress) {
+  JournalResponse out;
+  out.stored.response = base::Bytes::adopt(std::move(response));
+  out.progress = progress;
+  return out;
+}
+
+// The outcome of a job: with the turns, or the response alone.
+JournalResponse made(std::string outcome) {
+  const auto body = base::Bytes::adopt(std::move(outcome));
+  if (auto stored = read_shared(body)) return {*std::move(stored), JournalResponse::Progress::kOver};
+  JournalResponse out;
+  out.stored.response = body;
+  out.progress = JournalResponse::Progress::kOver;
+  return out;
+}
+
 // The response as it is now.
 Result<JournalResponse> shown(Storage& s, const Batch& batch) {
   using Progress = JournalResponse::Progress;
   const auto with = [&](std::string_view status, std::string_view error, Progress progress) {
-    return JournalResponse{with_status(batch.document, status, error), progress};
+    return shown_as(with_status(batch.document, status, error), progress);
   };
   if (batch.state == kCancelled) return with("cancelled", "null", Progress::kOver);
   auto jobs = s.journal.list(batch.id, 0, 1);
   if (!jobs) return jobs.error();
   if (!jobs->empty() && jobs->front().outcome) {
     jobs::Outcome& outcome = *jobs->front().outcome;
-    if (outcome.status == 200) return JournalResponse{std::move(outcome.body), Progress::kOver};
+    if (outcome.status == 200) return made(std::move(outcome.body));
     return with("failed", error_of(outcome), Progress::kOver);
   }
   if (batch.state != kPutOff && batch.state != kLive)
@@ -51,7 +68,7 @@ Result<JournalResponse> shown(Storage& s, const Batch& batch) {
   auto counts = s.journal.count(batch.id);
   if (!counts) return counts.error();
   if (counts->running > 0) return with("in_progress", "null", Progress::kUnderWay);
-  return JournalResponse{batch.document, Progress::kUnderWay};
+  return shown_as(batch.document, Progress::kUnderWay);
 }
 
 Status changed(Storage& s, const Batch& batch) {
@@ -247,6 +264,17 @@ std::optional<jobs::Outcome> prepare_put_off(jobs::Job& job) {
         R"({"error":{"message":"the server that made the response has ended, and no other can make it","type":"server_error","param":null,"code":null}})"};
   job.fields += token_field(job.id.batch);
   return std::nullopt;
+}
+
+bool is_job_of_response(const OpenAiState& state, const Exchange& exchange) {
+  const std::string id = background_id(exchange);
+  return !id.empty() && state.options.background && !state.options.background->run(id);
+}
+
+base::Bytes outcome_of(const OpenAiState& state, const StoredResponse& stored) {
+  std::string record = write_shared(stored);
+  const bool fits = state.options.jobs && record.size() <= state.options.jobs->limits().max_result;
+  return fits ? base::Bytes::adopt(std::move(record)) : stored.response;
 }
 
 // A batch that was cancelled or deleted has no job.

@@ -4,7 +4,7 @@
 // by another node. A drain gives it back. Where it is asked for, cancelled and deleted does not matter.
 //
 //   live ----> (gone)               it is over: whoever has made it has stored it
-//     |------> queued -> over       the job has its outcome: the response, or why there is none
+//     |------> queued -> over       the job has its outcome: the response (write_shared()), or why there is none
 //     |-----------'-------^
 //     '-----------'-----> cancelled
 //     |           '-----> expired   openai.response_ttl later it was refused for now, or had not begun
@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/stored.h"
 #include "jobs/shard_jobs.h"
 #include "jobs/store.h"
 
@@ -47,12 +48,16 @@ struct LiveEnd {
 void end_live(OpenAiState& state, LiveEnd end);
 // Such a job, before it runs: makes the response of the id. An outcome: nothing can make it.
 std::optional<jobs::Outcome> prepare_put_off(jobs::Job& job);
+// Whether the exchange is a job's that makes a response.
+bool is_job_of_response(const OpenAiState& state, const wire::Exchange& exchange);
+// The response as such a job ends with it: with its turns, unless that is longer than jobs.max_result.
+base::Bytes outcome_of(const OpenAiState& state, const StoredResponse& stored);
 // A job has stored its response. `forget`, on the journal's thread: it was stopped meanwhile.
 void check_put_off(OpenAiState& state, const std::string& id, std::function<void()> forget);
 
 // The client's response as the journal has it. `then` is called once, now or later, unless the exchange ends before.
 struct JournalResponse {
-  std::string response;  // JSON
+  StoredResponse stored;  // without turns, where it is not over
   enum class Progress : uint8_t { kUnderWay, kOver } progress = Progress::kUnderWay;
 };
 using FoundInJournal = std::optional<JournalResponse>;

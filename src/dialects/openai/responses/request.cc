@@ -138,8 +138,8 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
   const OrderedJson* previous = member(body, "previous_response_id");
   if (!previous) return {};
   if (!can || !previous->is_string()) return no_previous_response();
-  if (stored.records) return out.previous = previous->get<std::string>(), ApiError();
   auto found = stored.stored->find(stored.tenant, previous->get<std::string>(), stored.now);
+  if (stored.records || !found) return out.previous = previous->get<std::string>(), ApiError();
   if (ApiError bad = check_previous(found); !bad.ok()) return bad;
   out.earlier = std::move(found->turns);
   return {};

@@ -33,7 +33,8 @@ struct StoredView {
   StoredResponses* stored = nullptr;  // null: nothing is stored
   uint64_t tenant = 0;
   base::Time now{};
-  // Other nodes may have it: whoever goes on behind a response asks for it later (Request::previous).
+  // Other nodes may have it: whoever goes on behind a response asks for it later (Request::previous). So does one that
+  // is not found here, for the journal may have it.
   session::SharedRecords* records = nullptr;
   // Null: they have not been looked for, and reading says in Request::references which ones are wanted.
   std::shared_ptr<const Referenced> referenced;
@@ -48,14 +49,16 @@ StoredView stored_view(const OpenAiState& state, const wire::Exchange& exchange)
 // exchange ends before; nothing: there is none. Later the Exchange has another ExchangeListener.
 using FoundResponse = std::function<void(base::Result<std::optional<StoredResponse>>)>;
 void find_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundResponse then);
-// The same, also where the journal alone has it (put_off.h): then of the StoredResponse nothing but `response` is
-// there.
+// The same, also where the journal alone has it (put_off.h). One that is under way has no turns, and so goes on
+// nowhere.
 struct KnownResponse {
   StoredResponse stored;
   enum class Progress : uint8_t { kUnderWay, kOver } progress = Progress::kOver;  // kUnderWay: elsewhere
 };
 using FoundKnown = std::function<void(base::Result<std::optional<KnownResponse>>)>;
 void find_known(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundKnown then);
+// The same for a request that goes on behind it.
+void find_turns(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundResponse then);
 // Deletes it everywhere. False: there is none.
 void delete_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id,
                      std::function<void(base::Result<bool>)> then);

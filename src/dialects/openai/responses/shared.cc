@@ -144,7 +144,7 @@ void store_response(OpenAiState& state, Exchange& exchange, const std::string& i
   const uint64_t tenant = marshal::tenant_of(exchange.request());
   if (state.options.records) stored.owner = owner;
   std::function<void()> done = std::move(then);
-  if (!background_id(exchange).empty() && !state.options.background->run(id))
+  if (is_job_of_response(state, exchange))
     done = [&state, id, owner, tenant, told = std::move(done)] {
       check_put_off(state, id, [options = &state.options, id, owner, tenant, now = state.bus.env().now()] {
         forget_everywhere(*options, tenant, owner, id, now);
@@ -191,10 +191,17 @@ void find_known(OpenAiState& state, Exchange& exchange, const std::string& id, F
       if (!*there)
         return find_response(state, exchange, id, [known, then](Found again) { then(known(std::move(again))); });
       KnownResponse out;
-      out.stored.response = base::Bytes::adopt(std::move((*there)->response));
+      out.stored = std::move((*there)->stored);
       if ((*there)->progress == JournalResponse::Progress::kUnderWay) out.progress = KnownResponse::Progress::kUnderWay;
       then(std::optional(std::move(out)));
     });
+  });
+}
+
+void find_turns(OpenAiState& state, Exchange& exchange, const std::string& id, FoundResponse then) {
+  find_known(state, exchange, id, [then = std::move(then)](base::Result<std::optional<KnownResponse>> found) {
+    if (!found) return then(found.error());
+    then(*found ? std::optional(std::move((*found)->stored)) : std::nullopt);
   });
 }
 
