@@ -248,6 +248,35 @@ TEST_F(PutOffResponse, IsForgottenInTime) {
   EXPECT_EQ(get(id)->response.status, 404);
 }
 
+TEST_F(PutOffResponse, IsWentOnBehindOnceItIsOver) {
+  if (!begin(0)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask(), items = "/v1/responses/" + id + "/input_items";
+  const std::string why = "the items of its input are there once the response is over";
+  EXPECT_EQ(message(answered(open("GET", items))), why) << "made here";
+  drain();
+  ASSERT_TRUE(begin_anew(0));
+  EXPECT_EQ(message(answered(open("GET", items))), why) << "made later";
+  const Json next{{"model", "m"}, {"input", "so"}, {"previous_response_id", id}};
+  EXPECT_EQ(message(answered(open("POST", "/v1/responses", next.dump()))),
+            "previous_response_id: that response was not completed");
+}
+
+TEST_F(PutOffResponse, IsLookedForOnceASecondWhetherItIsOver) {
+  if (!begin(0)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  on_journal([&](Storage& s) {
+    responses::PutOffDuty duty(kLife);
+    const auto state_after = [&](base::Duration time) {
+      EXPECT_TRUE(duty.step(s, env.wall() + time));
+      return s.batches.find("host 127.0.0.1", id).value()->state;
+    };
+    EXPECT_EQ(state_after({}), "live");
+    EXPECT_TRUE(s.journal.finish({id, 0}, {200, "", "{}"}).value());
+    EXPECT_EQ(state_after(std::chrono::milliseconds(900)), "live");
+    EXPECT_EQ(state_after(std::chrono::seconds(1)), "over");
+  });
+}
+
 TEST_F(PutOffResponse, IsItsClientsAlone) {
   if (!begin(0)) GTEST_SKIP() << "built without SQLite";
   const std::string id = ask();

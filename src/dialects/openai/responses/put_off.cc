@@ -343,7 +343,9 @@ Status PutOffDuty::end_late(Storage& storage, Batch& batch, base::WallTime now) 
   });
 }
 
-base::Result<bool> PutOffDuty::step(Storage& storage, base::WallTime now) {
+base::Result<bool> PutOffDuty::end_idle(Storage& storage, base::WallTime now) {
+  constexpr auto kLookEvery = std::chrono::seconds(1);
+  if (now >= looked_ && now - looked_ < kLookEvery) return false;
   auto idle = storage.batches.idle(kPutOffKind, kUnderWay, kMostAtOnce);
   if (!idle) return idle.error();
   for (Batch& batch : *idle) {
@@ -351,6 +353,14 @@ base::Result<bool> PutOffDuty::step(Storage& storage, base::WallTime now) {
     batch.expires = now + life_;
     if (Status s = changed(storage, batch); !s.ok()) return s;
   }
+  const bool more = idle->size() == kMostAtOnce;
+  if (!more) looked_ = now;
+  return more;
+}
+
+base::Result<bool> PutOffDuty::step(Storage& storage, base::WallTime now) {
+  auto more = end_idle(storage, now);
+  if (!more) return more.error();
   auto late = storage.batches.due(kPutOffKind, kUnderWay, now, kMostAtOnce);
   if (!late) return late.error();
   for (Batch& batch : *late)
@@ -359,7 +369,7 @@ base::Result<bool> PutOffDuty::step(Storage& storage, base::WallTime now) {
   if (!old) return old.error();
   for (const Batch& batch : *old)
     if (Status s = remove_here(storage, batch.id); !s.ok()) return s;
-  return idle->size() == kMostAtOnce || late->size() == kMostAtOnce || old->size() == kMostAtOnce;
+  return *more || late->size() == kMostAtOnce || old->size() == kMostAtOnce;
 }
 
 }  // namespace weir::openai::responses

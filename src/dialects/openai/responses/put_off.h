@@ -68,16 +68,21 @@ void cancel_put_off(OpenAiState& state, wire::Exchange& exchange, const std::str
 void delete_put_off(OpenAiState& state, wire::Exchange& exchange, const std::string& id,
                     std::function<void(base::Result<bool>)> then);
 
-// Those that are over, and those whose time is.
+// Those that are over, and those whose time is. All that are under way are looked through for those that are over, so
+// that is done once a second, however often there is a step.
 class PutOffDuty final : public jobs::Duty {
  public:
   explicit PutOffDuty(base::Duration life) : life_(life) {}
   base::Result<bool> step(jobs::Storage& storage, base::WallTime now) override;
+  void begin_anew() override { looked_ = {}; }
 
  private:
+  // True: there may be more.
+  base::Result<bool> end_idle(jobs::Storage& storage, base::WallTime now);
   base::Status end_late(jobs::Storage& storage, jobs::Batch& batch, base::WallTime now) const;
 
   const base::Duration life_;
+  base::WallTime looked_{};
 };
 
 }  // namespace weir::openai::responses
