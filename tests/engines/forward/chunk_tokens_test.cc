@@ -9,8 +9,9 @@ namespace weir::forward {
 namespace {
 
 struct Wanted {
-  Wanted(uint32_t max_tokens, OpenaiApi api) {
+  Wanted(uint32_t max_tokens, OpenaiApi api, std::unique_ptr<msg::TokenConstraint> form = nullptr) {
     call.generation = std::make_unique<msg::Generation>();
+    call.generation->constraint = std::move(form);
     call.generation->append = {1, 2};
     call.generation->max_tokens = max_tokens;
     spec.text = make_chat_text().value();
@@ -23,6 +24,7 @@ struct Wanted {
 
 struct Rig final : Wanted, Attempt::Receiver {
   explicit Rig(uint32_t max_tokens = 1 << 20, OpenaiApi api = OpenaiApi::kChat) : Wanted(max_tokens, api) {}
+  explicit Rig(std::unique_ptr<msg::TokenConstraint> form) : Wanted(1 << 20, OpenaiApi::kChat, std::move(form)) {}
   void on_progress() override {}
   base::Status on_part(msg::Event&& part) override {
     tokens.push_back(std::get<msg::Token>(std::move(part.what)));
@@ -54,6 +56,31 @@ struct Rig final : Wanted, Attempt::Receiver {
   ChunkTokens chunks{asked, *this};
 };
 
+// Notes what it is asked for.
+struct NotedForm final : msg::TokenConstraint {
+  NotedForm(msg::StructuredOutput::Schema schema, std::string& its_texts) : texts(its_texts) {
+    wanted.kind = msg::StructuredOutput::Kind::kJsonSchema, wanted.schema = schema;
+  }
+  void prepare() override {}
+  std::span<const uint32_t> mask() override { return {}; }
+  bool accept(uint32_t id) override { return texts += char(id), true; }
+  bool complete() const override { return false; }
+  const msg::StructuredOutput* form() const override { return &wanted; }
+  msg::StructuredOutput wanted;
+  std::string& texts;
+};
+
+// The characters of a chat's text that are held against its form.
+std::string held(msg::StructuredOutput::Schema schema, std::string text) {
+  std::string out;
+  Rig rig(std::make_unique<NotedForm>(schema, out));
+  CompletionChunk chunk;
+  chunk.text = std::move(text);
+  EXPECT_TRUE(rig.chunks.take(chunk).ok());
+  const base::Status status = rig.chunks.emit();
+  return status.ok() ? out : status.text;
+}
+
 std::string repeated(std::string_view piece, size_t times) {
   std::string out;
   for (size_t i = 0; i < times; ++i) out += piece;
@@ -71,6 +98,14 @@ TEST(ForwardChunkTokens, ATextOfAnySizeIsHandedOnInParts) {
     EXPECT_TRUE(rig.text() == text);
     EXPECT_EQ(rig.tokens.back().position, 2 + text.size() - 1);
   }
+}
+
+TEST(ForwardChunkTokens, JsonMayHaveWhiteSpaceAnywhere) {
+  using Schema = msg::StructuredOutput::Schema;
+  EXPECT_EQ(held(Schema::kStrict, "{\n  \"a b\" : [ 1 ]\n}\n"), "{\"a b\":[1]}");
+  EXPECT_EQ(held(Schema::kGuide, "{\n  \"b\": 1,\n  \"a\": 2\n}"), "") << "it is JSON";
+  for (Schema schema : {Schema::kStrict, Schema::kGuide})
+    EXPECT_EQ(held(schema, "no"), "its text has not the form that it was asked for");
 }
 
 TEST(ForwardChunkTokens, NoMoreIsHandedOnThanThereIsRoomFor) {

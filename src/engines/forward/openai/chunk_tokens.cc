@@ -15,6 +15,20 @@ size_t bytes_of(const NamedLogprob& named) {
   return bytes;
 }
 
+std::optional<JsonScanner> scanner_of(const msg::Generation& params) {
+  using Form = msg::StructuredOutput::Kind;
+  const msg::StructuredOutput* form = params.constraint ? params.constraint->form() : nullptr;
+  if (form && form->kind == Form::kJsonObject) return JsonScanner(JsonScanner::Value::kObject);
+  if (form && form->kind == Form::kJsonSchema) return JsonScanner(JsonScanner::Value::kAny);
+  return std::nullopt;
+}
+
+bool has_strict_schema(const msg::Generation& params) {
+  using Form = msg::StructuredOutput;
+  const Form* form = params.constraint ? params.constraint->form() : nullptr;
+  return form && form->kind == Form::Kind::kJsonSchema && form->schema == Form::Schema::kStrict;
+}
+
 }  // namespace
 
 using base::Code;
@@ -28,7 +42,9 @@ ChunkTokens::ChunkTokens(const Asked& asked, Attempt::Receiver& receiver)
       chat_(asked.options.api == OpenaiApi::kChat),
       most_(params_.max_tokens - std::min<size_t>(asked.generated.size(), params_.max_tokens)),
       position_(params_.length() + asked.generated.size()),
-      text_tokens_(*asked.spec.text->codec) {}
+      text_tokens_(*asked.spec.text->codec),
+      json_(scanner_of(params_)),
+      to_schema_(chat_ && has_strict_schema(params_)) {}
 
 size_t ChunkTokens::most_ids() const {
   if (has_ids_) return most_;
@@ -133,11 +149,16 @@ Status ChunkTokens::emit_token(uint32_t id, const NamedLogprob* named, Form form
   return receiver_.on_part({std::move(token)});
 }
 
-// A server that does not know the parameter passes over it, and answers with any text.
-bool ChunkTokens::holds_form(uint32_t id) const {
+// A server that does not know the parameter passes over it, and answers with any text. One that does writes JSON with
+// white space of its own, which the constraint has not, and of a schema that is not strict the properties in any order.
+bool ChunkTokens::holds_form(uint32_t id) {
   if (!params_.constraint) return true;
   const auto in = [id](const std::vector<uint32_t>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
-  return in(asked_.spec.text->eos_ids) || in(params_.stop_ids) || params_.constraint->accept(id);
+  if (in(asked_.spec.text->eos_ids) || in(params_.stop_ids)) return true;
+  if (!json_) return params_.constraint->accept(id);
+  const std::string_view bytes = asked_.spec.text->codec->bytes(id);
+  const bool skipped = bytes.size() == 1 && json_->skips(bytes.front());
+  return json_->take(bytes) && (!to_schema_ || skipped || params_.constraint->accept(id));
 }
 
 std::optional<uint32_t> ChunkTokens::find_id(const NamedToken& token) const {

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "engines/forward/kind.h"
+#include "engines/forward/openai/json_scanner.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/openai/text_tokens.h"
 
@@ -46,7 +47,7 @@ class ChunkTokens {
   base::Status emit_chat();
   std::vector<uint32_t> named_ids(const CompletionChunk& chunk) const;
   void tokenize();
-  bool holds_form(uint32_t id) const;
+  bool holds_form(uint32_t id);
   std::optional<uint32_t> find_id(const NamedToken& token) const;
   std::shared_ptr<const msg::TokenDetails> details_of(const NamedLogprob& named) const;
 
@@ -57,6 +58,8 @@ class ChunkTokens {
   const size_t most_;
   size_t position_;  // of the next token
   TextTokens text_tokens_;
+  std::optional<JsonScanner> json_;  // where the form is JSON
+  const bool to_schema_;             // and a schema's, in a chat
   bool has_ids_ = false;
   size_t count_ = 0;
   uint32_t last_id_ = 0;
