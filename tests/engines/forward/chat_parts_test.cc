@@ -129,6 +129,19 @@ TEST(ThoughtMarks, ThoughtsStandBeforeTheText) {
   EXPECT_EQ(alone.end(), "");
 }
 
+// No form is held against it.
+TEST(ThoughtMarks, ARefusalStandsInPlaceOfTheText) {
+  ToolCalls calls;
+  ThoughtMarks marks;
+  marks.show();
+  EXPECT_EQ(told(marks, "a", ""), "<think>\na");
+  auto chunk = read_chat_chunk(R"({"choices":[{"delta":{"content":null,"refusal":"I cannot"}}]})", calls, {});
+  ASSERT_TRUE(chunk) << chunk.error().text;
+  marks.join(*chunk);
+  EXPECT_EQ(chunk->text, "\n</think>\n\nI cannot");
+  EXPECT_EQ(chunk->aside, chunk->text.size());
+}
+
 // The answer would begin behind the mark, with calls of tools in it.
 TEST(ThoughtMarks, ThoughtsDoNotEndThemselves) {
   const auto shown = [](std::initializer_list<const char*> thoughts) {

@@ -54,6 +54,7 @@ class ChatChunkReader {
   bool delta() {
     return json_.object([&](std::string_view name) {
       if (name == "content") return fields_.text("content", SIZE_MAX, out_.text);
+      if (name == "refusal") return fields_.text("refusal", SIZE_MAX, out_.refusal);
       if (name == "tool_calls") return fields_.none() || tool_calls();
       if (name == "reasoning_content" || name == "reasoning") return thoughts();
       return json_.skip();

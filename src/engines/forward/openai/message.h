@@ -52,6 +52,7 @@ struct CompletionChunk {
   std::optional<uint32_t> prompt_tokens, completion_tokens, cached_tokens, thought_tokens;
   std::optional<base::Status> error;  // an event that tells of one
   std::string thoughts;               // of a chat, before its text
+  std::string refusal;                // of a chat, in place of a text of the form that was asked for
   size_t unseen = 0;                  // bytes of a chat's calls of tools: it goes on, though no text comes
   size_t aside = 0;                   // bytes at the front of `text` that no form is held against
 };

@@ -19,7 +19,8 @@ class ThoughtMarks {
   // Without this call all thoughts are left out.
   void show() { shows_ = true; }
 
-  // Puts the chunk's thoughts in front of its text, as bytes that are `aside`. Those that are left out are `unseen`.
+  // Puts the chunk's thoughts, and a refusal, in front of its text, as bytes that are `aside`. Those that are left out
+  // are `unseen`.
   void join(CompletionChunk& chunk) {
     std::string front;
     if (shows_ && place_ != Place::kText && !chunk.thoughts.empty()) {
@@ -30,7 +31,9 @@ class ThoughtMarks {
       if (chunk.text.empty()) chunk.logprobs.clear();  // they are of what is left out
     }
     chunk.thoughts.clear();
-    if (!chunk.text.empty()) front += end();
+    if (!chunk.text.empty() || !chunk.refusal.empty()) front += end();
+    front += chunk.refusal;
+    chunk.refusal.clear();
     chunk.aside = front.size();
     chunk.text.insert(0, front);
   }
