@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "engines/forward/openai/api_path.h"
 
 namespace weir::forward {
 namespace {
@@ -119,6 +120,15 @@ Status read_api(const std::string& value, Options& out) {
 constexpr std::pair<std::string_view, Thinking> kThinking[] = {
     {"none", Thinking::kUntold}, {"variables", Thinking::kVariables}, {"effort", Thinking::kEffort}};
 
+constexpr std::pair<std::string_view, TokenLimit> kTokenLimits[] = {
+    {"max_tokens", TokenLimit::kMaxTokens}, {"max_completion_tokens", TokenLimit::kMaxCompletionTokens}};
+
+// OpenAI's newer models refuse the older name, which all others know.
+TokenLimit usual_token_limit(const std::vector<net::Url>& origins) {
+  const bool theirs = !origins.empty() && std::all_of(origins.begin(), origins.end(), has_openai_models);
+  return theirs ? TokenLimit::kMaxCompletionTokens : TokenLimit::kMaxTokens;
+}
+
 // Those that chats alone have.
 void read_chat(Parameters& all, Options& out) {
   constexpr std::string_view kNeedsChat = "needs kind openai with api chat";
@@ -135,6 +145,12 @@ void read_chat(Parameters& all, Options& out) {
       if (name == value) return out.thinking = how, needed("thinking");
     return wrong("thinking", value, "none, variables or effort");
   });
+  if (out.api == OpenaiApi::kChat) out.token_limit = usual_token_limit(out.origins);
+  all.read("token_limit", [&](const std::string& value) {
+    for (const auto& [name, how] : kTokenLimits)
+      if (name == value) return out.token_limit = how, needed("token_limit");
+    return wrong("token_limit", value, "max_tokens or max_completion_tokens");
+  });
 }
 
 Status read_local_first(const std::string& value, Options& out) {
@@ -143,7 +159,7 @@ Status read_local_first(const std::string& value, Options& out) {
   return out.local_first = uint32_t(*parsed), Status();
 }
 
-Status read_origins(const std::string& text, std::vector<net::Url>& out) {
+Status read_origins(const std::string& text, KindName kind, std::vector<net::Url>& out) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
     const std::string one = text.substr(at, end - at);
@@ -151,7 +167,8 @@ Status read_origins(const std::string& text, std::vector<net::Url>& out) {
     if (one.empty()) continue;
     auto url = net::parse_url(one);
     if (!url) return invalid("origin '" + one + "' is no URL: " + url.error().text);
-    if (url->target != "/") return invalid("origin '" + one + "' has a path: an address alone is expected");
+    if (url->target != "/" && kind != KindName::kOpenai)
+      return invalid("origin '" + one + "' has a path: an address alone is expected");
     out.push_back(std::move(*url));
   }
   if (out.empty()) return invalid("'origins' is missing: it names who runs the model, as in http://10.0.0.7:8001");
@@ -202,7 +219,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   out.members = listed == kMembers;
   if (out.members && out.kind != KindName::kWeir) return invalid("origins: cluster needs kind: weir");
   if (!out.members)
-    if (auto s = read_origins(listed, out.origins); !s.ok()) return s;
+    if (auto s = read_origins(listed, out.kind, out.origins); !s.ok()) return s;
   Parameters all(wanted.parameters);
   all.count("places", kMostOrigins, out.places);
   all.read("local_first", [&](const std::string& value) { return read_local_first(value, out); });

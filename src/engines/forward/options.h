@@ -2,7 +2,8 @@
 //
 //   engine: forward
 //   kind: oip-grpc                            # the protocol that the origins speak; or oip-rest, openai, weir
-//   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one; of a name, all its addresses; or
+//   origins: [http://10.0.0.7:8001, https://triton.example:8001]    # or one; of a name, all its addresses; of kind
+//                                             # openai with the path of the API, by default /v1; or
 //                                             # cluster: the nodes that have it now (kind weir, src/cluster)
 //   parameters:
 //     model: resnet50                         # its name there; by default as here
@@ -53,6 +54,8 @@
 //                                             # in chat_template_kwargs, by reasoning_effort (effort), or none. By
 //                                             # default by the list's owned_by: variables for vllm, sglang, llamacpp
 //                                             # and weir, effort for Ollama's library; else none
+//     token_limit: max_completion_tokens      # with api chat: by which name a request says how long the answer may be,
+//                                             # or max_tokens. By default this one, but for origins of OpenAI and Azure
 //     max_length: 8192                        # positions; by default what the origin's list of models says
 //     embedding_size: 1024                    # of kind openai: floats of an embedding; by default what that list says
 //     tool_format: hermes                     # text/tool_format.h; by default by the chat template
@@ -83,10 +86,14 @@ inline constexpr std::string_view kParameters[] = {"answer_timeout", "api",
                                                    "max_texts",      "metrics_port",
                                                    "model",          "origins",
                                                    "places",         "thinking",
-                                                   "tokenizer",      "tool_format",
-                                                   "version",        "vision"};
+                                                   "token_limit",    "tokenizer",
+                                                   "tool_format",    "version",
+                                                   "vision"};
 
 enum class OpenaiApi : uint8_t { kCompletions, kChat, kEmbeddings, kRerank };
+
+// A chat's member that limits the answer.
+enum class TokenLimit : uint8_t { kMaxTokens, kMaxCompletionTokens };
 
 enum class LoadReports : uint8_t { kNone, kOrca, kMetrics };
 
@@ -96,7 +103,7 @@ inline constexpr size_t kMostOrigins = 64;
 
 struct Options {
   KindName kind = KindName::kOipGrpc;
-  std::vector<net::Url> origins;  // 1 to kMostOrigins; their targets are "/"
+  std::vector<net::Url> origins;  // 1 to kMostOrigins; their targets are "/", but for kOpenai (openai/api_path.h)
   bool members = false;           // in place of them: the nodes that the Directory names, of which `places` fit
   uint32_t places = 16;
   // The model has instances here: origins are beside them, and get calls once they are known to have the same model.
@@ -113,6 +120,7 @@ struct Options {
   OpenaiApi api = OpenaiApi::kCompletions;
   std::optional<bool> vision;                                  // nothing: as the origin says
   std::optional<msg::TextSpec::Elsewhere::Thinking> thinking;  // the same
+  TokenLimit token_limit = TokenLimit::kMaxTokens;
   std::string tokenizer, tool_format;
   uint32_t embedding_size = 0;    // 0: as the origin says
   uint32_t max_length = 0;        // 0: as the origin says

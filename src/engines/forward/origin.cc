@@ -78,6 +78,7 @@ void Origin::name_it(net::Url url, size_t place) {
   std::string name = url.authority();
   base::Fnv hash;
   hash.add_bytes(name);
+  if (url.target.size() > 1) hash.add_bytes(url.target);  // of several that one server has under its paths
   const uint64_t number = hash.value() + place;
   auto known = std::find_if(known_.begin(), known_.end(), [&](const Who& w) { return w.name == name; });
   if (known == known_.end()) known = known_.insert(known_.end(), {std::move(url), std::move(name), number});

@@ -173,15 +173,20 @@ TEST(ChatMessage, ALengthThatNobodyGaveIsTheOrigins) {
   call.generation = std::make_unique<msg::Generation>();
   call.generation->append = {1, 2, 3};
   call.generation->max_tokens = 5;
+  Options options;
+  options.model = "m";
   const auto written = [&] {
     std::string all;
-    for (const auto& piece : write_chat(call, {base::Bytes::copy_of(R"("messages":[])")}, "m", 100))
+    for (const auto& piece : write_chat(call, {base::Bytes::copy_of(R"("messages":[])")}, options, 100))
       all += piece.view();
     return Json::parse(all);
   };
   const auto asked = written();
   EXPECT_EQ(asked.at("max_tokens"), 5);
   EXPECT_EQ(asked.at("stream"), true);
+  options.token_limit = TokenLimit::kMaxCompletionTokens;
+  EXPECT_EQ(written().at("max_completion_tokens"), 5);
+  EXPECT_FALSE(written().contains("max_tokens"));
   call.generation->max_tokens = 97;
   EXPECT_FALSE(written().contains("max_tokens"));
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engines/forward/openai/api_path.h"
+
 namespace weir::forward {
 namespace {
 
@@ -68,6 +70,33 @@ TEST(ForwardOptions, EmbeddingsAndRankings) {
   EXPECT_EQ(read_options(wanted(all))->max_texts, 7u);
 }
 
+TEST(ForwardOptions, OriginsOfOpenaisApiMayHaveItUnderAPath) {
+  const std::pair<const char*, const char*> kPaths[] = {
+      {"http://a:1", "/v1/models"},
+      {"https://a.example/openai/v1/", "/openai/v1/models"},
+      {"https://a.example/v1beta/openai", "/v1beta/openai/models"},
+      {"https://a.example/d/x?api-version=1", "/d/x/models?api-version=1"},
+      {"https://a.example/?v=1", "/models?v=1"},
+  };
+  for (const auto& [origin, path] : kPaths) {
+    auto options = read_options(wanted({{"kind", "openai"}, {"origins", origin}}));
+    ASSERT_TRUE(options.has_value()) << options.error().text;
+    EXPECT_EQ(api_path(options->origins.front(), "/models"), path);
+  }
+}
+
+TEST(ForwardOptions, OpenaisOwnChatsHaveTheNewerNameOfALength) {
+  std::map<std::string, std::string> all{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}};
+  const auto limit = [&] { return read_options(wanted(all))->token_limit; };
+  EXPECT_EQ(limit(), TokenLimit::kMaxTokens);
+  all["token_limit"] = "max_completion_tokens";
+  EXPECT_EQ(limit(), TokenLimit::kMaxCompletionTokens);
+  all["origins"] = "https://x.openai.azure.com/openai/v1", all.erase("token_limit");
+  EXPECT_EQ(limit(), TokenLimit::kMaxCompletionTokens);
+  all["token_limit"] = "max_tokens";
+  EXPECT_EQ(limit(), TokenLimit::kMaxTokens);
+}
+
 TEST(ForwardOptions, TheModelsNameIsTheSameThereUnlessItIsSaid) {
   EXPECT_EQ(read_options(wanted({{"kind", "oip-grpc"}, {"origins", "http://a:1"}}))->model, "m");
 }
@@ -92,6 +121,10 @@ TEST(ForwardOptions, ErrorsNameTheParameter) {
       {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}, {"max_texts", "4"}}, "'max_texts' needs"},
       {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "rerank"}, {"max_texts", "4096"}}, "from 1 to 2048"},
       {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "rerank"}, {"tokenizer", "/x"}}, "need no 'tokenizer'"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}, {"token_limit", "x"}},
+       "max_tokens or max_completion_tokens"},
+      {{{"kind", "openai"}, {"origins", "http://a:1"}, {"token_limit", "max_tokens"}},
+       "'token_limit' needs kind openai with api chat"},
   };
   for (const auto& [parameters, words] : bad) {
     auto options = read_options(wanted(parameters));

@@ -137,13 +137,14 @@ base::Result<CompletionChunk> read_chat_chunk(std::string_view json, ToolCalls& 
   return ChatChunkReader(json, calls, limits).read();
 }
 
-std::vector<Bytes> write_chat(const msg::Call& call, std::vector<Bytes> members, std::string_view model,
+std::vector<Bytes> write_chat(const msg::Call& call, std::vector<Bytes> members, const Options& options,
                               uint32_t max_length) {
   const msg::Generation& params = *call.generation;
   MessageWriter out(512);
-  out.text("model", model);
+  out.text("model", options.model);
   const bool open = params.length() + params.max_tokens >= max_length;
-  if (!open) out.whole("max_tokens", params.max_tokens);
+  const bool of_all = options.token_limit == TokenLimit::kMaxCompletionTokens;
+  if (!open) out.whole(of_all ? "max_completion_tokens" : "max_tokens", params.max_tokens);
   write_sampling(out, params.sampling, 0);
   if (params.constraint && params.constraint->form()) write_form(out, *params.constraint->form());
   if (!params.logprobs.empty()) {

@@ -12,13 +12,15 @@
 #include "base/status.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/openai/message_parts.h"
+#include "engines/forward/options.h"
 #include "msg/call.h"
 
 namespace weir::forward {
 
-// A streamed chat completion, in pieces; `members`: of put_images(). `max_length`: of the model, in tokens as counted
+// A streamed chat completion, in pieces; `members`: of put_images(). Of the options: the model, and how the answer's
+// length is called. `max_length`: of the model, in tokens as counted
 // here: a request that leaves the length of the answer open does so there, too.
-std::vector<base::Bytes> write_chat(const msg::Call& call, std::vector<base::Bytes> members, std::string_view model,
+std::vector<base::Bytes> write_chat(const msg::Call& call, std::vector<base::Bytes> members, const Options& options,
                                     uint32_t max_length);
 
 // The calls of tools of one answer, which come in pieces. Servers do not agree on how a piece says which call it

@@ -7,6 +7,7 @@
 #include "base/encoding.h"
 #include "base/memory_ledger.h"
 #include "engines/forward/http_attempt.h"
+#include "engines/forward/openai/api_path.h"
 #include "engines/forward/openai/chat_message.h"
 #include "engines/forward/openai/chat_text.h"
 #include "engines/forward/openai/chunk_tokens.h"
@@ -113,6 +114,7 @@ class CompletionAttempt final : public AttemptOver<HttpCall> {
 Attempt::Started CompletionAttempt::start(OriginConn& conn) {
   wire::ClientRequest request;
   request.method = "POST";
+  request.target = api_path(conn.origin().url(), chat_ ? "/chat/completions" : "/completions");
   request.fields.add("content-type", "application/json");
   request.fields.add("accept", "text/event-stream");
   pass_on(asked_.call, request.fields);
@@ -122,7 +124,6 @@ Attempt::Started CompletionAttempt::start(OriginConn& conn) {
 }
 
 Status CompletionAttempt::write(wire::ClientRequest& request) {
-  request.target = chat_ ? "/v1/chat/completions" : "/v1/completions";
   if (chat_) return write_chat_body(request);
   return request.body = write_completion(asked_.call, asked_.generated, asked_.options.model), Status();
 }
@@ -140,7 +141,7 @@ Status CompletionAttempt::write_chat_body(wire::ClientRequest& request) {
   if (!members) return members.error();
   auto whole = put_images(*members, params_.images);
   if (!whole) return whole.error();
-  auto pieces = write_chat(asked_.call, *std::move(whole), asked_.options.model, asked_.spec.text->max_length);
+  auto pieces = write_chat(asked_.call, *std::move(whole), asked_.options, asked_.spec.text->max_length);
   request.body = std::move(pieces.front());
   request.more.assign(std::move_iterator(pieces.begin() + 1), std::move_iterator(pieces.end()));
   return {};

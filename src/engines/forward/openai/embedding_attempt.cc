@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engines/forward/http_attempt.h"
+#include "engines/forward/openai/api_path.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/passed_on.h"
 #include "engines/forward/refusal.h"
@@ -25,7 +26,7 @@ class EmbeddingAttempt final : public AttemptOver<HttpCall> {
   Started start(OriginConn& conn) override {
     wire::ClientRequest request;
     request.method = "POST";
-    request.target = "/v1/embeddings";
+    request.target = api_path(conn.origin().url(), "/embeddings");
     request.fields.add("content-type", "application/json");
     pass_on(asked_.call, request.fields);
     request.body = write_embedding_request(asked_.call, asked_.options.model);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engines/forward/get.h"
+#include "engines/forward/openai/api_path.h"
 #include "engines/forward/openai/chat_text.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/refusal.h"
@@ -39,6 +40,7 @@ class OpenaiQuestions final : public Questions {
   using OnListed = std::function<void(Result<ListedModel>)>;
   void ask(base::Duration timeout, OnListed then);
   void heard_health(Result<Get::Answer> answer);
+  void ask_models();
   void heard_models(Result<Get::Answer> answer);
   Result<msg::ModelSpec> signature(const ListedModel& listed, msg::ModelSpec wanted) const;
   void tell(Result<ListedModel> listed) { std::exchange(then_, nullptr)(std::move(listed)); }
@@ -58,6 +60,7 @@ class OpenaiQuestions final : public Questions {
 void OpenaiQuestions::ask(base::Duration timeout, OnListed then) {
   timeout_ = timeout;
   then_ = std::move(then);
+  if (has_base_path(conn_.origin().url())) return ask_models();  // what else is there is another service's
   get_.ask("/health", timeout, [this](Result<Get::Answer> answer) { heard_health(std::move(answer)); });
 }
 
@@ -67,7 +70,12 @@ void OpenaiQuestions::heard_health(Result<Get::Answer> answer) {
   const int status = answer->status;
   if (status != 200 && status != 404 && status != 405)
     return tell(failure(Code::kUnavailable, "/health answered with HTTP status " + std::to_string(status)));
-  get_.ask("/v1/models", timeout_, [this](Result<Get::Answer> models) { heard_models(std::move(models)); });
+  ask_models();
+}
+
+void OpenaiQuestions::ask_models() {
+  get_.ask(api_path(conn_.origin().url(), "/models"), timeout_,
+           [this](Result<Get::Answer> models) { heard_models(std::move(models)); });
 }
 
 void OpenaiQuestions::heard_models(Result<Get::Answer> answer) {
@@ -76,10 +84,12 @@ void OpenaiQuestions::heard_models(Result<Get::Answer> answer) {
   if (unlisted) return tell(ListedModel{.found = true, .others = {}});  // it lists none, and may have it
   if (answer->status != 200) {
     Status status = error_of(answer->status, answer->body, {});
-    return tell(failure(Code::kUnavailable, "/v1/models: " + status.text));
+    return tell(failure(Code::kUnavailable, api_path(conn_.origin().url(), "/models") + ": " + status.text));
   }
   auto listed = read_models(answer->body, options_.model);
   if (!listed) return tell(listed.error());
+  // Azure lists the models that its deployments are of, which have names of their own.
+  listed->found = listed->found || is_azure(conn_.origin().url());
   if (!listed->found)
     return tell(failure(Code::kUnavailable, "it has no model '" + options_.model + "'" +
                                                 (listed->others.empty() ? "" : "; it has " + listed->others)));
