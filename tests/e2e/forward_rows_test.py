@@ -289,6 +289,17 @@ class Rankings(Case):
                 pairs = post(server, '/score', model='m', text_1=['p', 'query'], text_2=['one', 'another']).json()['data']
                 self.close_to([score('p', 'one'), score('query', 'another')], [row['score'] for row in pairs])
 
+    def test_an_origin_may_have_it_under_a_path(self):
+        for api, path in (('rerank', '/rerank'), ('embeddings', '/embeddings')):
+            origin = RowsOrigin(lambda _, at, asked: whole({'detail': 'Not Found'}, '404 Not Found') if not at.startswith('/proxy/v1/') else
+                                embeddings(asked) if 'input' in asked else {'results': ranking(asked['query'], asked['documents'])})
+            self.addCleanup(origin.close)
+            server = gateway(api, origin.url + '/proxy/v1')
+            self.addCleanup(server.stop)
+            asked = {'input': 'a'} if api == 'embeddings' else {'query': 'q', 'documents': ['a', 'b']}
+            self.assertEqual(200, post(server, '/v1' + path, model='m', **asked).status)
+            self.assertEqual({'/proxy/v1' + path}, {at for at, _ in origin.seen})
+
     def test_an_answer_that_repeats_the_texts_is_no_larger_than_it_may_be(self):
         def behave(_, __, asked):
             return {'results': [{**row, 'document': {'text': asked['documents'][row['index']], 'multi_modal': None}}

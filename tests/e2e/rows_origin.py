@@ -51,7 +51,7 @@ class RowsOrigin(Listener):
             _, path, fields, body = request
             if path == '/health':
                 answer = whole({})
-            elif path == '/v1/models':
+            elif path.endswith('/v1/models'):
                 answer = whole({'object': 'list', 'data': [{'id': self.model, 'object': 'model', 'owned_by': 'me'}]})
             else:
                 asked = json.loads(body)

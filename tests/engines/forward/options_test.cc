@@ -82,7 +82,10 @@ TEST(ForwardOptions, OriginsOfOpenaisApiMayHaveItUnderAPath) {
     auto options = read_options(wanted({{"kind", "openai"}, {"origins", origin}}));
     ASSERT_TRUE(options.has_value()) << options.error().text;
     EXPECT_EQ(api_path(options->origins.front(), "/models"), path);
+    EXPECT_EQ(target_at(options->origins.front(), "/v1/models"), path);
   }
+  EXPECT_EQ(target_at(*net::parse_url("http://a:1"), "/rerank"), "/rerank");
+  EXPECT_EQ(target_at(*net::parse_url("http://a:1/v2"), "/rerank"), "/v2/rerank");
 }
 
 TEST(ForwardOptions, OpenaisOwnChatsHaveTheNewerNameOfALength) {

@@ -29,4 +29,10 @@ inline std::string api_path(const net::Url& origin, std::string_view method) {
   return std::string(path).append(method).append(query);
 }
 
+// `target`: as servers without a base path have it, "/v1/rerank" or "/rerank".
+inline std::string target_at(const net::Url& origin, std::string_view target) {
+  if (!has_base_path(origin)) return std::string(target);
+  return api_path(origin, target.starts_with("/v1/") ? target.substr(3) : target);
+}
+
 }  // namespace weir::forward

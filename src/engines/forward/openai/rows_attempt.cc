@@ -7,6 +7,7 @@
 #include "base/memory_ledger.h"
 #include "engines/forward/answer_body.h"
 #include "engines/forward/http_attempt.h"
+#include "engines/forward/openai/api_path.h"
 #include "engines/forward/passed_on.h"
 #include "engines/forward/refusal.h"
 #include "marshal/encoder.h"
@@ -69,7 +70,7 @@ Attempt::Started RowsAttempt::start(OriginConn& conn) {
             Fault::kCall};
   wire::ClientRequest request;
   request.method = "POST";
-  request.target = form_.target;
+  request.target = target_at(conn.origin().url(), form_.target);
   request.fields.add("content-type", "application/json");
   request.fields.add("accept", "application/json");
   pass_on(asked_.call, request.fields);

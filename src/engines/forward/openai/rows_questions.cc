@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engines/forward/get.h"
+#include "engines/forward/openai/api_path.h"
 #include "engines/forward/openai/byte_ids.h"
 #include "engines/forward/openai/message.h"
 #include "engines/forward/refusal.h"
@@ -60,10 +61,12 @@ class RowsQuestions final : public Questions {
   RowsFor what() const { return options_.api == OpenaiApi::kEmbeddings ? RowsFor::kEmbeddings : RowsFor::kRanking; }
   void ask_health(base::Duration timeout);
   void heard_health(Result<Get::Answer> answer);
+  void ask_models();
   void heard_models(Result<Get::Answer> answer);
   void ask_rows();
   void heard_rows(Result<Get::Answer> answer);
   msg::ModelSpec signature(const RowsAnswer& answer);
+  const net::Url& url() const { return conn_.origin().url(); }
   Status named(Status status) const {
     status.text = "origin " + conn_.origin().name() + ": " + status.text;
     return status;
@@ -86,6 +89,7 @@ class RowsQuestions final : public Questions {
 };
 
 void RowsQuestions::ask_health(base::Duration timeout) {
+  if (has_base_path(url())) return ask_models();  // what else is there is another service's
   get_.ask("/health", timeout, [this](Result<Get::Answer> answer) { heard_health(std::move(answer)); });
 }
 
@@ -94,16 +98,24 @@ void RowsQuestions::heard_health(Result<Get::Answer> answer) {
   if (!answer) return tell(named(answer.error()));
   if (answer->status / 100 != 2 && !is_none(answer->status))
     return tell_unavailable("/health answered with HTTP status " + std::to_string(answer->status));
-  get_.ask("/v1/models", timeout_, [this](Result<Get::Answer> models) { heard_models(std::move(models)); });
+  ask_models();
+}
+
+void RowsQuestions::ask_models() {
+  get_.ask(api_path(url(), "/models"), timeout_,
+           [this](Result<Get::Answer> models) { heard_models(std::move(models)); });
 }
 
 // One that lists none may have it.
 void RowsQuestions::heard_models(Result<Get::Answer> answer) {
   if (!answer) return tell(named(answer.error()));
   if (is_none(answer->status)) return tell(ListedModel{.found = true, .owner = {}, .others = {}});
-  if (answer->status != 200) return tell_unavailable("/v1/models: " + error_of(answer->status, answer->body, {}).text);
+  if (answer->status != 200)
+    return tell_unavailable(api_path(url(), "/models") + ": " + error_of(answer->status, answer->body, {}).text);
   auto listed = read_models(answer->body, options_.model);
   if (!listed) return tell(named(listed.error()));
+  // Azure lists the models that its deployments are of, which have names of their own.
+  listed->found = listed->found || is_azure(url());
   if (!listed->found)
     return tell_unavailable("it has no model '" + options_.model + "'" +
                             (listed->others.empty() ? "" : "; it has " + listed->others));
@@ -113,14 +125,14 @@ void RowsQuestions::heard_models(Result<Get::Answer> answer) {
 void RowsQuestions::ask_rows() {
   const RowsForm& form = rows_forms(what())[next_];
   const TextRows probe{.texts = {"a text"}, .ids = {}, .query = "a query"};
-  get_.post(form.target, write_rows_request(probe, form.body, options_.model), timeout_,
+  get_.post(target_at(url(), form.target), write_rows_request(probe, form.body, options_.model), timeout_,
             [this](Result<Get::Answer> answer) { heard_rows(std::move(answer)); });
 }
 
 void RowsQuestions::heard_rows(Result<Get::Answer> answer) {
   if (!answer) return std::exchange(then_, nullptr)(named(answer.error()));
   const auto forms = rows_forms(what());
-  const std::string target(forms[next_].target);
+  const std::string target = target_at(url(), forms[next_].target);
   if (answer->status != 200) {
     Status status = error_of(answer->status, answer->body, {});
     if (refusal_.empty() || !is_none(answer->status)) refusal_ = target + ": " + status.text;
