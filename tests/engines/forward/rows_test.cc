@@ -185,6 +185,7 @@ TEST(RowsMessage, RankingsOfEveryServer) {
   auto told = read_ranking(R"({"error":{"message":"out of luck","code":429}})", 1);
   ASSERT_FALSE(told);
   EXPECT_EQ(told.error().text, "out of luck");
+  EXPECT_EQ(read_ranking(R"({"error":{}})", 1).error().text, "it answered with an error, without a word");
 }
 
 }  // namespace

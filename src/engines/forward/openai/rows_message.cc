@@ -77,6 +77,7 @@ class RowsReader {
   }
   // The end of reading: `ok` as the cursor has it.
   base::Status end(bool ok, std::string_view what) {
+    if (told_.error && told_.error->text.empty()) told_.error->text = "it answered with an error, without a word";
     if (told_.error) return *told_.error;
     if (!ok || !json_.finish())
       return broken_rule("its answer is no list of " + std::string(what) + ": " + fields_.error().text);
