@@ -169,7 +169,7 @@ VISION = {'start_id': START, 'pad_id': PAD, 'end_id': END, 'pads': PADS}
 class Others(unittest.TestCase):
     def front(self, *origins, more=''):
         server = gateway(*origins, more=more)
-        self.addCleanup(server.stop)
+        self.addCleanup(lambda: self.assertEqual(0, server.stop(), server.output()[-3000:]))
         return server
 
     def test_an_older_origin_takes_none_and_is_never_sent_any(self):
@@ -184,10 +184,20 @@ class Others(unittest.TestCase):
         fake = Fake(self, **VISION)
         server = self.front(fake.url)
         refused = post(server, '/v1/chat/completions', messages=question(DIGITS[7]), max_tokens=4)
-        self.assertEqual(501, refused.status, refused.body)
+        self.assertEqual(503, refused.status, refused.body)
         said = refused.json()['error']['message']
         self.assertIn(f'origin 127.0.0.1:{fake.port}: it is an older weir, which takes no images', said)
         self.assertEqual([], fake.seen, 'no sequence whose pads mean nothing there')
+        self.assertEqual(200, post(server, '/v1/chat/completions', messages=[{'role': 'user', 'content': 'hi'}], max_tokens=4).status)
+
+    def test_a_newer_origin_is_asked_in_place_of_an_older_one(self):
+        real = ready(harness.Server(repository=harness.MODELS))
+        self.addCleanup(real.stop)
+        fake = Fake(self, **VISION)
+        server = self.front(fake.url, real.url())
+        for _ in range(12):
+            answer = post(server, '/v1/chat/completions', messages=question(DIGITS[7]), max_tokens=4)
+            self.assertEqual(200, answer.status, answer.body)
 
     def test_a_description_that_cannot_be_is_refused(self):
         for vision in ({**VISION, 'pads': 0}, {**VISION, 'end_id': 3072}, {**VISION, 'pads': 1 << 31}):

@@ -100,8 +100,10 @@ Status SequenceAttempt::check(const msg::Token& token) {
 // Another origin may finish the text that this one's engine could not finish, or refused before the first token. A
 // connection that fails behind the end of a text takes nothing from it.
 void SequenceAttempt::on_over(Status status, From from) {
-  if (status.code == Code::kUnimplemented && has_images(asked_.call))
+  if (status.code == Code::kUnimplemented && has_images(asked_.call)) {
     status.text = "it is an older weir, which takes no images of another server: " + status.text;
+    from = From::kBusy;  // while a cluster is upgraded another one may be newer
+  }
   const bool lost = from == From::kTransport || from == From::kStale || late_;
   if (!status.ok() && lost && last_) status = {}, from = From::kOrigin;
   if (status.ok() && !last_) status = failure(Code::kUnavailable, "it ended the call before the text had ended");
