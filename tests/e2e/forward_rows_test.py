@@ -42,7 +42,7 @@ class Case(unittest.TestCase):
         for origin in origins:
             self.addCleanup(origin.close)
         server = gateway(api, *(origin.url for origin in origins), **more)
-        self.addCleanup(server.stop)
+        self.addCleanup(lambda: self.assertEqual(0, server.stop(), server.output()[-3000:]))
         for origin in origins:
             origin.seen.clear()
         return server
