@@ -8,6 +8,7 @@
 #include "base/encoding.h"
 #include "base/log.h"
 #include "models/client_view.h"
+#include "models/details.h"
 #include "models/estimate.h"
 #include "models/file_hints.h"
 #include "models/gguf_files.h"
@@ -325,6 +326,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
     spec->batching.dynamic = false;  // whoever runs it forms the batches
     spec->parameters = instances->remote->spec.parameters;
   }
+  spec->details = with_files(spec->details, plan.folder, plan.version);
   if (!plan.wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
   if (auto s = add_labels(plan.folder, plan.config, *spec); !s.ok()) return s;
   narrow(*spec, instances->token_models);

@@ -60,6 +60,7 @@ base::Result<msg::ModelSpec> merge(const msg::ModelSpec& wanted, const ModelConf
   out.any_tensors = file.any_tensors;
   out.text = file.text, out.encoder = file.encoder;
   out.ragged = file.ragged;
+  out.details = file.details;
   out.decoupled = wanted.decoupled || file.decoupled;
   for (const auto& [key, value] : file.parameters) out.parameters.emplace(key, value);
 

@@ -18,6 +18,7 @@
 namespace weir::msg {
 
 class TextCodec;
+struct ModelDetails;
 
 struct TensorSpec {
   std::string name;
@@ -145,6 +146,8 @@ struct ModelSpec {
   // own, whose `parent` this model is and whose Calls this model's Inbox gets; Call::adapter says which.
   std::map<std::string, std::string> adapters;
   std::string parent;  // empty: it is no adapter
+  std::string root;    // of an adapter: its folder, as its configuration, or the request that loaded it, has it
+  std::shared_ptr<const ModelDetails> details;  // null: nobody knows any
   AsConfigured configured;
 
   const TensorSpec* input(std::string_view tensor) const;

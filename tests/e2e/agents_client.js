@@ -73,7 +73,10 @@ async function ollamaTests() {
   await test('ollama: models are listed and shown', async () => {
     const names = (await ollama.list()).models.map((each) => each.name);
     truth(names.includes(`${model}:latest`), `${model} is in ${names}`);
-    truth((await ollama.show({ model })).capabilities.includes('completion'), 'capabilities');
+    const shown = await ollama.show({ model });
+    truth(shown.capabilities.includes('completion'), 'capabilities');
+    truth(/^\d+(\.\d+)?[KMB]$/.test(shown.details.parameter_size), JSON.stringify(shown.details));
+    truth(shown.model_info[`${shown.details.family}.context_length`] > 0, JSON.stringify(shown.model_info));
     truth((await ollama.ps()).models.length > 0, 'what is loaded');
     same((await ollama.version()).version, '0.13.5', "the version is Ollama's");
     same((await ollama.pull({ model })).status, 'success', 'a model that is here is pulled at once');

@@ -94,6 +94,35 @@ class GgufFiles(unittest.TestCase):
             {'name': 'text_input', 'datatype': 'BYTES', 'shape': [1], 'data': ['a cat']}], 'parameters': {'max_tokens': 4}})
         self.assertEqual('text_output', tensors['outputs'][0]['name'])
 
+    def test_clients_of_ollama_are_told_what_a_file_is(self):
+        root = harness.scratch() / 'gguf-details'
+        convert(root / 'coded' / '1' / 'chat.gguf', 'Q8_0')
+        shutil.copytree(DEMO, root / 'folder' / '1')
+        server = harness.Server(repository=root)
+        self.addCleanup(server.kill)
+        listed = {model['name']: model for model in harness.curl(server.url('/api/tags')).json()['models']}
+        running = {model['name']: model for model in harness.curl(server.url('/api/ps')).json()['models']}
+        for name, form, level, file in (('coded', 'gguf', 'Q8_0', 'chat.gguf'), ('folder', 'safetensors', 'BF16', 'model.safetensors')):
+            shown, tag = self.post(server, '/api/show', {'model': name}), listed[name + ':latest']
+            self.assertEqual(tag['details'], shown['details'])
+            self.assertEqual((form, level, 'qwen2'), tuple(shown['details'][key] for key in ('format', 'quantization_level', 'family')))
+            self.assertRegex(shown['details']['parameter_size'], r'^\d+(\.\d+)?[KMB]$')
+            info = shown['model_info']
+            self.assertEqual('qwen2', info['general.architecture'])
+            self.assertGreater(info['qwen2.context_length'], 0)
+            self.assertGreater(info['general.parameter_count'], 1000)
+            self.assertEqual(json.loads((DEMO / 'config.json').read_text())['num_hidden_layers'], info['qwen2.block_count'])
+            self.assertGreaterEqual(tag['size'], (root / name / '1' / file).stat().st_size)
+            self.assertEqual(64, len(tag['digest']))
+            self.assertGreater(running[name + ':latest']['size'], 0)
+        os.utime(root / 'coded/1/chat.gguf', (1e9, 1e9))
+        again = harness.Server(repository=root)
+        self.addCleanup(again.kill)
+        anew = {model['name']: model for model in harness.curl(again.url('/api/tags')).json()['models']}
+        self.assertNotEqual(listed['coded:latest']['digest'], anew['coded:latest']['digest'])
+        self.assertEqual(listed['folder:latest']['digest'], anew['folder:latest']['digest'])
+        self.assertEqual('2001-09-09T01:46:40', anew['coded:latest']['modified_at'][:19])
+
     def test_an_encoder_gives_the_embeddings_of_the_hugging_face_folder(self):
         root = harness.scratch() / 'gguf-encoders'
         write_encoder(root / 'folder' / '1', root / 'file' / '1' / 'encoder.gguf')

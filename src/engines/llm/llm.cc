@@ -11,6 +11,7 @@
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/encoder_load.h"
+#include "engines/llm/load/details.h"
 #include "engines/llm/load/gguf_texts.h"
 #include "engines/llm/options.h"
 #include "engines/llm/text_model.h"
@@ -26,7 +27,7 @@ constexpr size_t kMaxConfig = 4 << 20, kMaxTokenizer = 256 << 20;
 
 // A folder and what its small files say, before the weights are touched.
 struct Loading {
-  const msg::ModelSpec& wanted;
+  msg::ModelSpec wanted;  // and what the files say of it
   Options options;
   Folder folder;
   std::string file;               // config.json, or a GGUF file
@@ -319,6 +320,7 @@ base::Status read_gguf(Loading& l) {
   if (task->second != (l.gguf->embedding ? "embed" : "generate"))
     return base::invalid(l.gguf->embedding ? "parameter 'task': the GGUF file is an encoder"
                                            : "parameter 'task': the GGUF file is a model that makes tokens");
+  l.wanted.details = details_of(model->gguf);
   return {};
 }
 
@@ -378,10 +380,11 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
     if (!encoder) return encoder.error();
     if (*encoder) {
       if (auto s = refuse_for_encoder(l.options); !s.ok()) return s;
-      return load_encoder(wanted, l.options, l.folder, *json, place);
+      return load_encoder(l.wanted, l.options, l.folder, *json, place);
     }
     if (auto s = read_shape(l, *json); !s.ok()) return s;
   }
+    l.wanted.details = details_of(l.folder, *json);
   auto model = load_somewhere(l, place);
   if (!model) return model.error();
   return std::move(*model);

@@ -1,12 +1,18 @@
-// The models of text are listed and shown in Ollama's form. Families and sizes are not known here and are left empty.
+// The models of text are listed and shown in Ollama's form, with what their files say of them (msg::ModelDetails); of
+// models that run elsewhere that is nothing.
+#include <cmath>
+#include <cstdio>
+
 #include "base/fnv.h"
 #include "base/utc_time.h"
+#include "bus/memory_use.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/ollama/request.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/reading.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
+#include "msg/model_details.h"
 #include "msg/text_codec.h"
 #include "text/processor.h"
 
@@ -15,34 +21,75 @@ namespace {
 
 using wire::Exchange;
 
-constexpr std::string_view kDetails =
-    R"("details":{"parent_model":"","format":"safetensors","family":"","families":[],"parameter_size":"","quantization_level":""})";
+// As Ollama writes it: "8B", "7.6B", "494.03M".
+std::string show_count(uint64_t n) {
+  const auto in = [n](double unit, int digits, char name) {
+    const double number = double(n) / unit;
+    char out[32];
+    std::snprintf(out, sizeof out, "%.*f%c", number == std::floor(number) ? 0 : digits, number, name);
+    return std::string(out);
+  };
+  if (n >= 1'000'000'000) return in(1e9, 1, 'B');
+  if (n >= 1'000'000) return in(1e6, 2, 'M');
+  return n >= 1'000 ? in(1e3, 0, 'K') : n > 0 ? std::to_string(n) : "";
+}
+
+const msg::ModelDetails& details_of(const msg::ModelSpec& spec) {
+  static const msg::ModelDetails kNone;
+  return spec.details ? *spec.details : kNone;
+}
+
+void write_details(std::string& out, const msg::ModelSpec& spec) {
+  const msg::ModelDetails& known = details_of(spec);
+  out += "\"details\":{\"parent_model\":";
+  marshal::write_string(out, spec.parent);
+  out += ",\"format\":";
+  marshal::write_string(out, known.format);
+  out += ",\"family\":";
+  marshal::write_string(out, known.family);
+  out += ",\"families\":[";
+  if (!known.family.empty()) marshal::write_string(out, known.family);
+  out += "],\"parameter_size\":\"" + show_count(known.parameters) + "\",\"quantization_level\":";
+  marshal::write_string(out, known.quantization);
+  out += '}';
+}
+
+void write_modified(std::string& out, const OpenAiState& state, const msg::ModelSpec& spec) {
+  const int64_t ms = details_of(spec).modified_ms;
+  out += "\"modified_at\":\"";
+  base::append_utc(out, ms > 0 ? base::WallTime(std::chrono::milliseconds(ms))
+                               : base::WallTime(std::chrono::seconds(state.created)));
+  out += '"';
+}
 
 // One without a tag has it in lists.
 void write_name(std::string& out, std::string_view name) {
   marshal::write_string(out, std::string(name) + (name.find(':') == name.npos ? ":latest" : ""));
 }
 
-// Clients show its beginning as the model's id: it differs where name or version do.
+// Clients show its beginning as the model's id: it differs where name, version or files do.
 std::string digest(const msg::ModelSpec& spec) {
   std::string out;
+  if (spec.parent.empty() && !details_of(spec).digest.empty()) return details_of(spec).digest;
   for (char word = '0'; word < '4'; ++word) {
     base::Fnv hash;
-    hash.add_bytes(word + spec.name + '/' + spec.version);
+    hash.add_bytes(word + spec.name + '/' + spec.version + details_of(spec).digest);
     for (int shift = 60; shift >= 0; shift -= 4) out += "0123456789abcdef"[hash.value() >> shift & 15];
   }
   return out;
 }
 
-void write_model(std::string& out, const OpenAiState& state, std::string_view name, const msg::ModelSpec& spec) {
+// `size`: of its files, or what it takes of memory.
+void write_model(std::string& out, const OpenAiState& state, std::string_view name, const msg::ModelSpec& spec,
+                 uint64_t size) {
   out += "{\"name\":";
   write_name(out, name);
   out += ",\"model\":";
   write_name(out, name);
-  out += ",\"modified_at\":\"";
-  base::append_utc(out, base::WallTime(std::chrono::seconds(state.created)));
-  out += "\",\"size\":0,\"digest\":\"" + digest(spec) + "\",";
-  out += kDetails;
+  out += ',';
+  write_modified(out, state, spec);
+  out += ",\"size\":" + std::to_string(size) + ",\"digest\":\"" + digest(spec) + "\",";
+  write_details(out, spec);
 }
 
 // Calls `write` with each name of a model of text, or encoder, that the request may see, as an element of "models".
@@ -53,7 +100,7 @@ std::string list(OpenAiState& state, Exchange& exchange, Write write) {
   const auto add = [&](std::string_view name, const bus::Catalog::Model& model) {
     if (!model.preferred || !tokens_of(model.preferred->spec)) return;
     if (out.back() != '[') out += ',';
-    write(out, name, model.preferred->spec);
+    write(out, name, *model.preferred);
   };
   for (const auto& [name, model] : catalog.models) add(name, model);
   for (const auto& [name, own] : catalog.names)
@@ -80,15 +127,35 @@ std::string shown_template(const msg::TextSpec& text) {
   return calls && out.find("tools") == out.npos ? out + "{#- tools -#}" : out;
 }
 
+void write_fact(std::string& out, const msg::ModelDetails::Fact& fact) {
+  if (auto* text = std::get_if<std::string>(&fact)) return marshal::write_string(out, *text);
+  if (auto* whole = std::get_if<int64_t>(&fact)) return marshal::write_number(out, *whole);
+  if (auto* flag = std::get_if<bool>(&fact)) return void(out += *flag ? "true" : "false");
+  auto* real = std::get_if<double>(&fact);
+  if (real && std::isfinite(*real)) return marshal::write_number(out, *real);
+  out += real ? "null" : "[]";
+}
+
+// The context that is served counts, whatever the file says: it may be shorter, and is all that a client may send.
 // `asked`: the name that the client has for it.
 void write_info(std::string& out, std::string_view asked, const msg::ModelSpec& spec, const msg::TextSpec& text) {
-  out += ",\"model_info\":{\"general.architecture\":\"weir\",\"general.name\":";
-  marshal::write_string(out, spec.name);
-  out += ",\"general.basename\":";
-  marshal::write_string(out, asked);
-  out += ",\"weir.context_length\":" + std::to_string(text.max_length);
-  out += ",\"weir.embedding_length\":" + std::to_string(text.hidden_size);
-  out += ",\"weir.vocab_size\":" + std::to_string(text.vocabulary) + "},\"capabilities\":[";
+  using Fact = msg::ModelDetails::Fact;
+  std::map<std::string, Fact> facts = details_of(spec).facts;
+  const std::string family = details_of(spec).family.empty() ? "weir" : details_of(spec).family;
+  facts["general.architecture"] = family;
+  facts.emplace("general.basename", std::string(asked));
+  for (auto [name, number] : {std::pair{".context_length", text.max_length},
+                              {".embedding_length", text.hidden_size},
+                              {".vocab_size", text.vocabulary}})
+    facts[family + name] = int64_t(number);
+  out += ",\"model_info\":{";
+  for (const auto& [name, fact] : facts) {
+    if (out.back() != '{') out += ',';
+    marshal::write_string(out, name);
+    out += ':';
+    write_fact(out, fact);
+  }
+  out += "},\"capabilities\":[";
   if (!spec.text)
     out += text.labels > 0 ? "" : "\"embedding\"";
   else
@@ -104,11 +171,11 @@ void show_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
   std::string out = R"({"license":"","modelfile":"","parameters":"","template":)";
   marshal::write_string(out, shown_template(*text));
   out += ',';
-  out += kDetails;
+  write_details(out, served->spec);
   write_info(out, asked.model, served->spec, *text);
-  out += ",\"modified_at\":\"";
-  base::append_utc(out, base::WallTime(std::chrono::seconds(state.created)));
-  respond_json(exchange, out += "\"}");
+  out += ',';
+  write_modified(out, state, served->spec);
+  respond_json(exchange, out += '}');
 }
 
 // A model that is served is there already.
@@ -123,17 +190,22 @@ void pull_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
 }  // namespace
 
 void tags(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  respond_json(exchange, list(state, exchange, [&](std::string& out, std::string_view name, const auto& spec) {
-                 write_model(out, state, name, spec);
+  respond_json(exchange, list(state, exchange, [&](std::string& out, std::string_view name, const auto& served) {
+                 write_model(out, state, name, served.spec, details_of(served.spec).bytes);
                  out += '}';
                }));
 }
 
 void ps(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  respond_json(exchange, list(state, exchange, [&](std::string& out, std::string_view name, const auto& spec) {
-                 write_model(out, state, name, spec);
-                 out += ",\"expires_at\":\"9999-12-31T23:59:59Z\",\"size_vram\":0,\"context_length\":" +
-                        std::to_string(tokens_of(spec)->max_length) + '}';
+  respond_json(exchange, list(state, exchange, [&](std::string& out, std::string_view name, const auto& served) {
+                 uint64_t all = 0, on_devices = 0;
+                 for (const auto& use : bus::memory_of(served)) {
+                   all += use.bytes;
+                   if (use.place != "cpu") on_devices += use.bytes;
+                 }
+                 write_model(out, state, name, served.spec, all);
+                 out += ",\"expires_at\":\"9999-12-31T23:59:59Z\",\"size_vram\":" + std::to_string(on_devices) +
+                        ",\"context_length\":" + std::to_string(tokens_of(served.spec)->max_length) + '}';
                }));
 }
 

@@ -37,6 +37,7 @@ class Store {
   bool has(const std::string& name) const { return arrays_.contains(name); }
   // Null: there is none of that name.
   const Array* look_up(const std::string& name) const;
+  const Arrays& arrays() const { return arrays_; }
   // How the greater part of the parameters is stored.
   Stored usual_form() const;
   base::Status add(const Folder& folder, const std::string& file);
