@@ -19,6 +19,7 @@
 #include "base/model_scope.h"
 #include "base/status.h"
 #include "bus/stats.h"
+#include "msg/adapter_loader.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 
@@ -30,7 +31,8 @@ inline constexpr size_t kMaxShards = 256;
 struct Served {
   msg::ModelSpec spec;
   ModelStats stats;
-  std::unique_ptr<msg::Inbox> inbox;  // after what it reads: its destructor still runs what is queued
+  std::shared_ptr<msg::AdapterLoader> adapters;  // null: it takes none while it serves
+  std::unique_ptr<msg::Inbox> inbox;             // after what it reads: its destructor still runs what is queued
 
   struct alignas(64) Cell {
     std::atomic<int64_t> calls{0};  // written by one shard only

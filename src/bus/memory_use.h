@@ -1,6 +1,7 @@
 // MemoryUse: the memory that one model version has for as long as it is loaded, for the protocols' statistics.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -34,7 +35,14 @@ class TellsMemory {
 // Nothing of a model that runs elsewhere, or is not in memory.
 inline std::vector<MemoryUse> memory_of(const Served& served) {
   const auto* tells = dynamic_cast<const TellsMemory*>(served.inbox.get());
-  return tells ? tells->memory() : std::vector<MemoryUse>();
+  auto out = tells ? tells->memory() : std::vector<MemoryUse>();
+  // Adapters that have come since are in the host's memory.
+  if (uint64_t bytes = served.adapters ? served.adapters->bytes() : 0; bytes > 0) {
+    auto at = std::find_if(out.begin(), out.end(), [](const auto& use) { return use.what == "adapters"; });
+    if (at == out.end()) at = out.insert(out.end(), {"adapters", "cpu", 0});
+    at->bytes += bytes;
+  }
+  return out;
 }
 
 }  // namespace weir::bus

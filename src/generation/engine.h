@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "msg/adapter_loader.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
 
@@ -94,8 +95,10 @@ class TokenEngine {
   virtual ~TokenEngine() = default;
 
   virtual const msg::TextSpec& text() const = 0;
-  // How many adapters it has loaded; rows name them by 1 to this.
+  // How many adapters it was made with; rows name them by 1 to this.
   virtual uint32_t adapters() const { return 0; }
+  // The way to others, which rows name by the numbers that they were loaded with; null: there is none.
+  virtual std::shared_ptr<msg::AdapterLoader> adapter_loader() const { return nullptr; }
   // Bytes of keys and values that `positions` positions take, over all layers.
   virtual size_t kv_bytes(size_t positions) const = 0;
   // Makes room for `blocks` blocks of `block_size` positions, before the first step. Where there is room for as many

@@ -60,16 +60,25 @@ Status images_fit(const Generation& params, const TextSpec& text) {
   return {};
 }
 
+// One that was loaded stays as long as Calls may be for it.
+Status adapter_fits(const msg::Call& call, const msg::ModelSpec& spec, const msg::AdapterLoader* adapters) {
+  if (call.adapter <= spec.adapters.size()) return {};
+  if (call.adapter < msg::kFirstLoadedAdapter)
+    return failure(Code::kInternal, "model '" + spec.name + "' has no adapter " + number(call.adapter));
+  if (adapters && adapters->has(call.adapter)) return {};
+  return failure(Code::kUnavailable, "the adapter of model '" + spec.name + "' is not in memory");
+}
+
 }  // namespace
 
 uint32_t TokenRoom::positions(const TextSpec& text) const {
   return uint32_t(std::min<uint64_t>(text.max_length, uint64_t(blocks) * block_size));
 }
 
-Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room) {
+Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room,
+                   const msg::AdapterLoader* adapters) {
   if (!call.generation) return invalid("model '" + spec.name + "' makes tokens; it does not take tensors this way");
-  if (call.adapter > spec.adapters.size())
-    return failure(Code::kInternal, "model '" + spec.name + "' has no adapter " + number(call.adapter));
+  if (auto status = adapter_fits(call, spec, adapters); !status.ok()) return status;
   const auto& params = *call.generation;
   if (params.aim == msg::Aim::kRelease) {
     if (call.session) return {};

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/status.h"
+#include "msg/adapter_loader.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 
@@ -18,7 +19,9 @@ struct TokenRoom {
 // Checks what only the model and its memory can tell; ranges of sampling are the dialects' (GenerationParams). It
 // checks what is new, and never the history. Errors: INVALID_ARGUMENT (no generation, nothing to run, an id outside of
 // the vocabulary, an image that does not lie in what is appended), OUT_OF_RANGE (longer than the context, or than all
-// blocks together: no other time would do).
-base::Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room);
+// blocks together: no other time would do), UNAVAILABLE (a model that has come back to memory without the adapter).
+// `adapters`: the engine's; null: it takes none beside those of the spec.
+base::Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room,
+                         const msg::AdapterLoader* adapters = nullptr);
 
 }  // namespace weir::generation

@@ -164,7 +164,8 @@ bool TokenLane::has_room(const msg::Call& call) const {
 
 void TokenLane::put(msg::Call* call) {
   call->times.queued = base::steady_now();
-  if (auto status = fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
+  if (auto status = fits_tokens(*call, spec_, room_, engine_->adapter_loader().get()); !status.ok())
+    return refuse(call, std::move(status));
   bool asleep = false, refused = false;
   size_t found = 0;
   {
@@ -180,8 +181,7 @@ void TokenLane::put(msg::Call* call) {
   if (refused) refuse(call, queue_full(spec_, policy_, found));
 }
 
-// A Call was cancelled or has credit. A lane that is stepping looks at its Calls before its next step; one without
-// Calls does not wake up.
+// A Call was cancelled or has credit. A lane that steps looks before its next step; one without Calls sleeps on.
 void TokenLane::poke() {
   bool asleep;
   {

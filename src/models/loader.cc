@@ -342,6 +342,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
     for (auto& model : instances->token_models) model.adapter_bytes = 0;
   auto memory = memory_of(instances->engines, instances->token_models, *spec,
                           estimated_bytes(plan.folder, plan.config, plan.version, *spec));
+  if (instances->token_models.size() == 1) served->adapters = instances->token_models.front().engine->adapter_loader();
   auto loaded = with_inbox(plan, std::move(*spec), std::move(*instances), std::move(served));
   if (loaded)
     if (auto* tells = dynamic_cast<bus::TellsMemory*>((*loaded)->inbox.get())) tells->set_memory(std::move(memory));

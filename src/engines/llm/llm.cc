@@ -187,6 +187,12 @@ base::Status reserve_kv(Loading& l, Transformer& engine, base::HostMemory& memor
   return {};
 }
 
+// For adapters that come later.
+std::function<uint64_t()> free_memory(const Place& place) {
+  if (!place.host_memory) return {};
+  return [memory = place.host_memory] { return memory->free(); };
+}
+
 base::Result<generation::TokenModel> load_on_cpu(Loading& l, const Place& place) {
   if (auto s = check_adapters(l); !s.ok()) return s;
   auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
@@ -197,7 +203,7 @@ base::Result<generation::TokenModel> load_on_cpu(Loading& l, const Place& place)
   for (const auto& adapter : l.model.adapters) adapter_bytes += adapter.bytes();
   if (!l.options.step_time) l.options.policy.step_time = kStepTime;
   auto engine = std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
-                                              l.options.policy.step_tokens);
+                                              l.options.policy.step_tokens, free_memory(place));
   if (place.host_memory)
     if (auto s = reserve_kv(l, *engine, *place.host_memory); !s.ok()) return s;
   auto made = text_model(l, std::move(engine));
@@ -314,13 +320,13 @@ base::Status read_gguf(Loading& l) {
   if (!model) return model.error();
   auto texts = texts_of(*model);
   if (!texts) return texts.error();
+  l.wanted.details = details_of(model->gguf);
   l.gguf = std::move(*texts);
   auto task = l.wanted.parameters.find("task");
   if (task == l.wanted.parameters.end() || task->second == "auto") return {};
   if (task->second != (l.gguf->embedding ? "embed" : "generate"))
     return base::invalid(l.gguf->embedding ? "parameter 'task': the GGUF file is an encoder"
                                            : "parameter 'task': the GGUF file is a model that makes tokens");
-  l.wanted.details = details_of(model->gguf);
   return {};
 }
 
@@ -378,13 +384,13 @@ base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& confi
     if (!json) return json.error();
     auto encoder = is_encoder(l.folder, *json, wanted.parameters);
     if (!encoder) return encoder.error();
+    l.wanted.details = details_of(l.folder, *json);
     if (*encoder) {
       if (auto s = refuse_for_encoder(l.options); !s.ok()) return s;
       return load_encoder(l.wanted, l.options, l.folder, *json, place);
     }
     if (auto s = read_shape(l, *json); !s.ok()) return s;
   }
-    l.wanted.details = details_of(l.folder, *json);
   auto model = load_somewhere(l, place);
   if (!model) return model.error();
   return std::move(*model);

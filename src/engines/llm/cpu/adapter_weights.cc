@@ -34,8 +34,8 @@ struct FloatArray {
 
 class AdapterPacking {
  public:
-  AdapterPacking(const Adapter& adapter, const Model& model, ThreadTeam& team, uint64_t memory)
-      : adapter_(adapter), form_(model.form), team_(team), memory_(memory), taken_(model.weight_bytes()) {}
+  AdapterPacking(const Adapter& adapter, const AdaptedModel& model, ThreadTeam& team, uint64_t memory)
+      : adapter_(adapter), form_(model.form), team_(team), memory_(memory), taken_(model.bytes) {}
 
   LowRankPair pair(uint32_t layer, uint32_t outputs, uint32_t inputs, const std::vector<ModulePart>& parts) {
     LowRankPair out;
@@ -144,6 +144,11 @@ uint64_t AdapterWeights::bytes() const {
 }
 
 base::Result<AdapterWeights> load_adapter(const Adapter& adapter, const Model& model, ThreadTeam& team,
+                                          uint64_t memory) {
+  return load_adapter(adapter, {model.shape, model.form, model.weight_bytes()}, team, memory);
+}
+
+base::Result<AdapterWeights> load_adapter(const Adapter& adapter, const AdaptedModel& model, ThreadTeam& team,
                                           uint64_t memory) {
   const Shape& s = model.shape;
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim, wide = gated_outputs(s.intermediate);

@@ -34,8 +34,18 @@ struct AdapterWeights {
 
 struct Model;
 
-// To be one of the adapters of `model`, whose weights are there. `memory`: that those and all adapters may take.
-// Errors: INVALID_ARGUMENT (a number that is not finite); RESOURCE_EXHAUSTED; as Adapter::intact().
+// The model that an adapter is for.
+struct AdaptedModel {
+  const Shape& shape;
+  WeightFormat form = WeightFormat::kF32;
+  uint64_t bytes = 0;  // that its weights and its other adapters take
+};
+
+// `memory`: that those and this one may take. Errors: INVALID_ARGUMENT (a number that is not finite);
+// RESOURCE_EXHAUSTED; as Adapter::intact().
+base::Result<AdapterWeights> load_adapter(const Adapter& adapter, const AdaptedModel& model, ThreadTeam& team,
+                                          uint64_t memory);
+// The same for `model`, whose weights are there.
 base::Result<AdapterWeights> load_adapter(const Adapter& adapter, const Model& model, ThreadTeam& team,
                                           uint64_t memory = machine_memory());
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engines/llm/cpu/adapter_weights.h"
+#include "engines/llm/cpu/adapter_store.h"
 #include "engines/llm/cpu/kernels.h"
 #include "engines/llm/cpu/matrix.h"
 #include "engines/llm/cpu/memory.h"
@@ -21,14 +21,14 @@ class Adapters {
   // Which matrix of a layer.
   using Which = LowRankPair AdapterLayer::*;
 
-  // `max_rows`: of a step. All but the weights is borrowed.
-  Adapters(std::vector<AdapterWeights> weights, WeightFormat form, const Kernels& kernels, Multiplier& multiply,
+  // `max_rows`: of a step. All but the store is borrowed.
+  Adapters(std::shared_ptr<AdapterStore> store, WeightFormat form, const Kernels& kernels, Multiplier& multiply,
            ThreadTeam& team, uint32_t max_rows);
 
-  uint32_t count() const { return uint32_t(weights_.size()); }
+  const std::shared_ptr<AdapterStore>& store() const { return store_; }
   // Which rows of the step's arrays have which adapter: each token has its own row; or, once some have been left out,
-  // token t that is kept[t] has row at[t].
-  void begin(const generation::TokenStep& step);
+  // token t that is kept[t] has row at[t]. Errors: INTERNAL, an adapter is not in memory.
+  base::Status begin(const generation::TokenStep& step);
   void keep(const generation::TokenStep& step, std::span<const uint8_t> kept, std::span<const uint32_t> at);
   // Whether the adapter of any row changes the matrix.
   bool change(uint32_t layer, Which which) const;
@@ -37,31 +37,33 @@ class Adapters {
   // As Multiplier::run_gated(), where an adapter changes gates or ups; of rows without one to the last bit.
   void run_gated(uint32_t layer, Activations x, uint32_t rows, const Matrix& gate_up, std::byte* out, size_t stride,
                  Activation by);
+  // The step is over: what has been unloaded meanwhile leaves memory.
+  void end();
 
  private:
   // Rows [first, first + count) of order_.
   struct Group {
-    uint32_t adapter, first, count;
+    const AdapterWeights* adapter;
+    uint32_t first, count;
     bool neighbours;  // the rows follow each other in the arrays, too
   };
   void group(const generation::TokenStep& step, std::span<const uint8_t> kept, std::span<const uint32_t> at);
   const LowRankPair& pair(const Group& group, uint32_t layer, Which which) const {
-    return weights_[group.adapter].layers[layer].*which;
+    return group.adapter->layers[layer].*which;
   }
   Activations gather(const Group& group, Activations x, uint32_t inputs);
   Activations shrink(const Group& group, Activations x, const Matrix& a);
 
-  std::vector<AdapterWeights> weights_;
+  const std::shared_ptr<AdapterStore> store_;
+  std::shared_ptr<const AdapterStore::Table> table_;  // of this step
   const WeightFormat form_;
   const Kernels& kernels_;
   Multiplier& multiply_;
   ThreadTeam& team_;
   std::vector<Group> groups_;
-  std::vector<uint32_t> order_;       // rows, by adapter
-  std::vector<uint32_t> counts_;      // by adapter
-  Memory gathered_, low_, products_;  // [rows][widest]: activations, activations of the ranks, floats
-  Memory sums_;                       // floats [rows][highest rank]
-  Memory gates_;                      // floats [rows][outputs of gate_up]: before the curve
+  std::vector<uint32_t> places_;  // in the table, by row of the step
+  std::vector<uint32_t> order_;   // rows, by adapter
+  std::vector<uint32_t> counts_;  // by place in the table
 };
 
 }  // namespace weir::llm

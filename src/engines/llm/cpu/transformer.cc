@@ -49,6 +49,17 @@ float embedding_scale(const Model& model) {
   return rounded ? msg::bf16_to_float(msg::bf16_from(scale)) : scale;
 }
 
+// Where a layer's keys and values are.
+uint32_t kept_at(const Shape& shape, uint32_t layer) { return shape.encoder ? 0 : layer; }
+
+// The model keeps none of its adapters.
+std::shared_ptr<AdapterStore> store_of(Model& model, uint32_t rows, std::function<uint64_t()> free_memory) {
+  const uint64_t bytes = model.weight_bytes();
+  return std::make_shared<AdapterStore>(
+      AdapterStore::Base{model.shape, model.form, bytes, rows, std::move(free_memory)},
+      std::exchange(model.adapters, {}));
+}
+
 }  // namespace
 
 uint64_t Model::weight_bytes() const {
@@ -57,12 +68,15 @@ uint64_t Model::weight_bytes() const {
   return out;
 }
 
-Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens)
+Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens,
+                         std::function<uint64_t()> free_memory)
     : model_(std::move(model)),
       shape_(model_.shape),
       kernels_(kernels),
       team_(std::move(team)),
       multiply_(kernels_, *team_, most_rows(shape_, step_tokens)),
+      adapters_(store_of(model_, std::max(step_tokens, kLogitsRows), std::move(free_memory)), model_.form, kernels_,
+                multiply_, *team_, std::max(step_tokens, kLogitsRows)),
       kv_(model_.form, model_.kv_format, shape_.encoder ? 1 : shape_.layers, shape_.kv_heads, shape_.head_dim),
       rotary_(shape_, std::max(step_tokens, kLogitsRows)),
       max_tokens_(step_tokens),
@@ -81,9 +95,6 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Th
   logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLogitsRows) * shape_.vocabulary));
   if (shape_.experts)
     experts_ = std::make_unique<Experts>(shape_, model_.form, multiply_, *team_, most_rows(shape_, step_tokens));
-  if (!model_.adapters.empty())
-    adapters_ = std::make_unique<Adapters>(std::move(model_.adapters), model_.form, kernels_, multiply_, *team_,
-                                           uint32_t(rows));
   if (shape_.vision) aside_ = std::make_unique<Aside>(kernels_, shape_.vision->patches());
   base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && rotary_ && branch_ && scratch_ && logits_,
               "memory for a step");
@@ -96,8 +107,10 @@ base::Status Transformer::reserve(uint32_t blocks, uint32_t block_size) {
 }
 
 base::Status Transformer::step(Step& step) {
-  const StepLimits limits{max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size(), 0, adapters()};
+  const StepLimits limits{max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size(),
+                          0,           UINT32_MAX};  // adapters_ checks these
   if (auto s = check_step(step, limits); !s.ok()) return s;
+  if (auto s = adapters_.begin(step); !s.ok()) return s;
   if (!std::exchange(joined_, true)) team_->join();
   embed(step);
   rotary_.fill(step.positions, *team_);
@@ -108,6 +121,7 @@ base::Status Transformer::step(Step& step) {
   }
   pool(step);
   sample(step);
+  adapters_.end();
   return {};
 }
 
@@ -152,7 +166,6 @@ void Transformer::keep_all(const Step& step) {
   kept_.assign(rows_, 1);
   at_.resize(rows_);
   std::iota(at_.begin(), at_.end(), 0u);
-  if (adapters_) adapters_->begin(step);
   plan_attention(step);
 }
 
@@ -173,7 +186,7 @@ void Transformer::keep_wanted(const Step& step) {
       std::memcpy(x + size_t(rows_) * shape_.hidden, x + size_t(t) * shape_.hidden, floats(shape_.hidden));
     at_[t] = rows_++;
   }
-  if (adapters_) adapters_->keep(step, kept_, at_);
+  adapters_.keep(step, kept_, at_);
   if (rows_ < kept_.size()) plan_attention(step);
 }
 
@@ -196,13 +209,13 @@ void Transformer::add_product(Activations in, const Matrix& w, const std::vector
   float* x = hidden_.as<float>();
   if (!changes_branches(shape_)) {
     multiply_.run(in, rows_, w, Multiplier::Into::kAdd, x, shape_.hidden);
-    if (adapters_) adapters_->add(layer, which, in, x, shape_.hidden);
+    adapters_.add(layer, which, in, x, shape_.hidden);
     return;
   }
   const size_t stride = branch_stride(shape_);
   float* branch = branch_.as<float>();
   multiply_.run(in, rows_, w, Multiplier::Into::kStore, branch, stride);
-  if (adapters_) adapters_->add(layer, which, in, branch, stride);
+  adapters_.add(layer, which, in, branch, stride);
   team_->run(rows_, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t t = from; t < to; ++t) {
       float *row = branch + t * stride, *sum = x + size_t(t) * shape_.hidden;
@@ -223,8 +236,7 @@ void Transformer::run_layer(const Step& step, uint32_t index) {
   norm(layer.input_norm, tokens, x, normed_.data());
   multiply_.run({normed_.data(), hidden_stride}, tokens, layer.qkv, Multiplier::Into::kStore, qkv_.as<float>(),
                 layer.qkv.outputs);
-  if (adapters_)
-    adapters_->add(index, &AdapterLayer::qkv, {normed_.data(), hidden_stride}, qkv_.as<float>(), layer.qkv.outputs);
+  adapters_.add(index, &AdapterLayer::qkv, {normed_.data(), hidden_stride}, qkv_.as<float>(), layer.qkv.outputs);
   if (shape_.qk_norm_whole)
     team_->run(tokens, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
       for (uint32_t t = from; t < to; ++t)
@@ -246,8 +258,8 @@ void Transformer::feed_forward(uint32_t index) {
   const Activations normed{normed_.data(), activation_stride(model_.form, shape_.hidden)};
   const size_t gated_stride = activation_stride(model_.form, shape_.intermediate);
   if (layer.experts.router.outputs > 0) return experts_->run(normed, rows_, layer.experts, hidden_.as<float>());
-  if (adapters_ && adapters_->change(index, &AdapterLayer::gate_up))
-    adapters_->run_gated(index, normed, rows_, layer.gate_up, gated_.data(), gated_stride, shape_.activation);
+  if (adapters_.change(index, &AdapterLayer::gate_up))
+    adapters_.run_gated(index, normed, rows_, layer.gate_up, gated_.data(), gated_stride, shape_.activation);
   else
     multiply_.run_gated(normed, rows_, layer.gate_up, gated_.data(), gated_stride, shape_.activation);
   add_product({gated_.data(), gated_stride}, layer.down, layer.mlp_norm, index, &AdapterLayer::down);
@@ -288,7 +300,7 @@ void Transformer::place(const Step& step, uint32_t index, uint32_t head) {
     }
     rotate(row + size_t(shape_.heads + head) * dim, k_norm, cosines, half, turned);
     std::memcpy(value, row + size_t(shape_.heads + shape_.kv_heads + head) * dim, floats(dim));
-    kv_.write(kept(index), head, step.slots[t], turned, value);
+    kv_.write(kept_at(shape_, index), head, step.slots[t], turned, value);
   }
 }
 
@@ -308,7 +320,7 @@ void Transformer::attend(const Step& step, uint32_t layer) {
       a.position = step.positions[token], a.window = shape_.windows[layer];
       a.scale = shape_.score_scale(), a.cap = shape_.attention_cap;
       a.all = shape_.causal ? 0 : row.length;
-      a.kept = kv_.kept(), a.kv = kv_.of(kept(layer), piece.head), a.block_stride = kv_.block_bytes();
+      a.kept = kv_.kept(), a.kv = kv_.of(kept_at(shape_, layer), piece.head), a.block_stride = kv_.block_bytes();
       a.table = step.tables.data() + row.table, a.tiles_per_block = kv_.block_size() / kTile;
       a.out = mixed_.data() + at_[token] * stride + size_t(piece.head) * group * shape_.head_dim * size;
       a.out_stride = stride, a.out_dim = shape_.head_dim;

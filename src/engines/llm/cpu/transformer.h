@@ -5,6 +5,7 @@
 // the last bit alone, in a batch, in chunks, after a cached prefix and after a fork.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "base/host_memory.h"
@@ -37,10 +38,13 @@ struct Model {
 class Transformer final : public generation::TokenEngine {
  public:
   // `step_tokens`: the most that one step has.
-  Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens);
+  // `free_memory`: AdapterStore::Base's.
+  Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens,
+              std::function<uint64_t()> free_memory = {});
 
   const msg::TextSpec& text() const override { return *model_.text; }
-  uint32_t adapters() const override { return adapters_ ? adapters_->count() : 0; }
+  uint32_t adapters() const override { return adapters_.store()->made_with(); }
+  std::shared_ptr<msg::AdapterLoader> adapter_loader() const override { return adapters_.store(); }
   size_t kv_bytes(size_t positions) const override { return kv_.bytes(positions); }
   base::Status reserve(uint32_t blocks, uint32_t block_size) override;
   // The promise of the memory that reserve() takes.
@@ -81,7 +85,6 @@ class Transformer final : public generation::TokenEngine {
                    Adapters::Which which);
   void read_out(Step& step, uint32_t layer);
   void sample(Step& step);
-  uint32_t kept(uint32_t layer) const { return shape_.encoder ? 0 : layer; }  // where its keys and values are
   void pool(Step& step);
 
   Model model_;
@@ -90,8 +93,8 @@ class Transformer final : public generation::TokenEngine {
   std::unique_ptr<ThreadTeam> team_;
   bool joined_ = false;  // the thread that steps
   Multiplier multiply_;
-  std::unique_ptr<Experts> experts_;    // null: no layer is a mixture
-  std::unique_ptr<Adapters> adapters_;  // null: there are none
+  Adapters adapters_;
+  std::unique_ptr<Experts> experts_;  // null: no layer is a mixture
   // One thread's work, beside the steps.
   struct Aside {
     Aside(const Kernels& kernels, uint32_t rows) : multiply(kernels, team, rows) {}

@@ -1,5 +1,8 @@
 // LoRA adapters: base and adapter against the reference's merged model (adapters.py), and against themselves in other
 // company.
+#include <atomic>
+#include <thread>
+
 #include "adapted_models.h"
 
 namespace weir::llm {
@@ -136,6 +139,67 @@ TEST_F(LlmAdapters, AStepThatNamesOneThatThereIsNotFails) {
   feed(stepper, tenant, 3);
   EXPECT_EQ(engine->adapters(), 1u);
   EXPECT_EQ(engine->step(stepper.step).text, "a step's adapter does not exist");
+}
+
+base::Result<msg::AdapterLoader::Loaded> load_late(Transformer& engine, const std::string& name, uint32_t number,
+                                                   const std::string& path = "llama") {
+  return engine.adapter_loader()->load({name, adapted_models() + "/" + path, "adapters/" + name, number});
+}
+
+TEST_F(LlmAdapters, OneThatComesLaterIsWhatItIsFromTheStart) {
+  auto engine = with_adapters("llama", WeightFormat::kF32, {"thin"}),
+       known = with_adapters("llama", WeightFormat::kF32, kAll);
+  const auto ids = merged("llama", "whole").ids();
+  const auto base = alone(*known, 0, ids);
+  const uint32_t first = msg::kFirstLoadedAdapter;
+  auto odd = load_late(*engine, "odd", first), whole = load_late(*engine, "whole", first + 7);
+  ASSERT_TRUE(odd && whole);
+  EXPECT_EQ(engine->adapter_loader()->bytes(), odd->bytes + whole->bytes);
+  EXPECT_TRUE(engine->adapter_loader()->has(first) && !engine->adapter_loader()->has(first + 1));
+  EXPECT_TRUE(same_bits(alone(*engine, first, ids), alone(*known, 1, ids)));
+  EXPECT_TRUE(same_bits(alone(*engine, first + 7, ids), alone(*known, 4, ids)));
+  EXPECT_TRUE(same_bits(alone(*engine, 1, ids), alone(*known, 3, ids)));
+  EXPECT_TRUE(same_bits(alone(*engine, 0, ids), base));
+  whole->keep.reset();
+  EXPECT_EQ(engine->adapter_loader()->bytes(), odd->bytes);
+  Stepper stepper(*engine);
+  Tenant gone{first + 7, {{7, 8, 9}, {}}};
+  feed(stepper, gone, 3);
+  EXPECT_EQ(engine->step(stepper.step).text, "a step's adapter does not exist");
+  EXPECT_TRUE(same_bits(alone(*engine, first, ids), alone(*known, 1, ids)));
+  odd->keep.reset();
+  EXPECT_EQ(engine->adapter_loader()->bytes(), 0u);
+  EXPECT_TRUE(same_bits(alone(*engine, 0, ids), base));
+}
+
+TEST_F(LlmAdapters, OthersComeAndGoWhileStepsRun) {
+  auto engine = with_adapters("llama", WeightFormat::kF32, {});
+  const auto ids = merged("llama", "thin").ids();
+  const uint32_t first = msg::kFirstLoadedAdapter;
+  auto thin = load_late(*engine, "thin", first);
+  ASSERT_TRUE(bool(thin));
+  const auto expected = alone(*engine, first, ids);
+  std::atomic<bool> over{false};
+  std::thread loads([&] {
+    for (uint32_t i = 1; !over; ++i) {
+      auto other = load_late(*engine, i % 2 ? "whole" : "pattern", first + i);
+      EXPECT_TRUE(bool(other)) << other.error().text;
+    }
+  });
+  for (int i = 0; i < 30; ++i) EXPECT_TRUE(same_bits(alone(*engine, first, ids), expected)) << i;
+  over = true;
+  loads.join();
+}
+
+TEST_F(LlmAdapters, ALateOneThatIsWrongChangesNothing) {
+  auto engine = with_adapters("llama", WeightFormat::kF32, {});
+  const uint32_t first = msg::kFirstLoadedAdapter;
+  EXPECT_EQ(load_late(*engine, "nothing", first).error().code, base::Code::kNotFound);
+  EXPECT_EQ(load_late(*engine, "whole", first, "qwen3").error().code, base::Code::kInvalidArgument) << "another shape";
+  EXPECT_EQ(load_late(*engine, "../../llama/adapters/whole", first).error().code, base::Code::kInvalidArgument);
+  EXPECT_EQ(load_late(*engine, "thin", 3).error().code, base::Code::kInternal) << "a number of those from the start";
+  EXPECT_EQ(engine->adapter_loader()->bytes(), 0u);
+  EXPECT_FALSE(engine->adapter_loader()->has(first));
 }
 
 // With the model's own weights, and what has been loaded beside them.
