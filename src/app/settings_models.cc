@@ -77,6 +77,11 @@ void add_repository(std::vector<Setting>& rows, Config& c) {
             "--readiness"));
   rows.push_back(flag("models.allow_config_override", "load requests may bring a configuration and files",
                       c.models.allow_config_override));
+  Setting adapters = list("models.adapter_roots", "DIR",
+                          "folders with LoRA adapters that requests may load and unload by path; none: they may not",
+                          c.models.adapter_roots);
+  adapters.path = true;
+  rows.push_back(named(std::move(adapters), "--adapter-roots"));
   rows.push_back(size("models.response_cache",
                       "memory for cached answers of models with response_cache; the least recently used go; 0 = none",
                       c.models.response_cache, 0, uint64_t(1) << 40));

@@ -15,7 +15,7 @@ constexpr uint32_t kMaxBatch = 65536;
 constexpr size_t kMaxNodes = 64;
 constexpr uint32_t kMaxPriorityLevels = 1000;  // each has a queue, and each is looked at when a batch is formed
 constexpr size_t kMaxPreferred = 1024;
-constexpr size_t kMostNames = 32, kMostAdapters = 256, kLongestName = 200;
+constexpr size_t kMostNames = 32, kLongestName = 200;
 
 base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string_view what) {
   std::set<std::string_view> seen;
@@ -71,6 +71,7 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   spec.decoupled = decoupled;
   spec.parameters = parameters;
   spec.adapters = adapters;
+  if (!adapters_folder.empty()) spec.parameters.try_emplace("device", "cpu");  // where adapters run
   spec.configured.versions = versions, spec.configured.file = file, spec.configured.as_triton = as_triton;
   if (batching_given) spec.configured.batching = batching;
   for (const auto& node : dag.nodes)
@@ -135,6 +136,8 @@ base::Status check_dag(const ModelConfig& config) {
   return {};
 }
 
+}  // namespace
+
 // Those of Hugging Face ("Qwen/Qwen3-8B"), Ollama ("llama3:8b") and OpenAI ("ft:gpt-4o-mini:org::id") are.
 bool good_further_name(std::string_view name) {
   constexpr std::string_view kGood = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:/@+";
@@ -144,12 +147,18 @@ bool good_further_name(std::string_view name) {
   return parts.find("//") == parts.npos && parts.find("/./") == parts.npos && parts.find("/../") == parts.npos;
 }
 
+namespace {
+
 base::Status check_adapters(const ModelConfig& config, std::string_view folder_name) {
   if (config.adapters.size() > kMostAdapters)
     return base::invalid(std::to_string(config.adapters.size()) + " adapters: at most " +
                          std::to_string(kMostAdapters) + " are possible");
-  if (!config.adapters.empty() && (config.engine == kPipeline || !config.origins.empty()))
+  const bool any = !config.adapters.empty() || !config.adapters_folder.empty();
+  if (any && (config.engine == kPipeline || !config.origins.empty()))
     return base::invalid("adapters go with a model that runs here: with no pipeline, and no 'origins'");
+  if (!config.adapters_folder.empty() && !good_relative_path(config.adapters_folder))
+    return base::invalid("adapters_folder: '" + std::string(base::cut_text(config.adapters_folder, kLongestName)) +
+                         "' is no path of a folder below the version's folder");
   for (const auto& [name, path] : config.adapters) {
     const std::string who = "adapter '" + std::string(base::cut_text(name, kLongestName)) + "': ";
     if (!good_further_name(name))

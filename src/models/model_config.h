@@ -43,6 +43,7 @@ struct DagConfig {
 };
 
 inline constexpr std::string_view kPipeline = "pipeline";  // the engine of models that are made of models
+inline constexpr size_t kMostAdapters = 256;               // of one model, in its folder
 inline constexpr size_t kMaxConfigBytes = 1 << 20;         // of one configuration, in either of Triton's forms
 inline constexpr int kMaxConfigDepth = 32;                 // messages inside each other
 
@@ -56,8 +57,10 @@ struct ModelConfig {
   std::string name;                             // empty, or the folder's
   std::vector<std::string> names;               // further ones by which clients may call it: bus::Catalog::names
   std::map<std::string, std::string> adapters;  // msg::ModelSpec::adapters
-  std::string engine;                           // "onnx", "identity"; empty = by the file that is there
-  std::string file;                             // in the version's folder; empty = the engine's usual one
+  // A folder in each version's: those in it are adapters, by their names, and come and go while the model serves.
+  std::string adapters_folder;
+  std::string engine;  // "onnx", "identity"; empty = by the file that is there
+  std::string file;    // in the version's folder; empty = the engine's usual one
   std::optional<uint32_t> max_batch;
   msg::BatchPolicy batching;
   bool batching_given = false;        // by the file, not by the defaults
@@ -100,6 +103,9 @@ base::Result<ModelConfig> parse_config_json(std::string_view text, const msg::Ba
 // `origins` and `kind` of a model of another engine than forward are no parameters of that engine: its origins stand
 // beside instances here.
 void set_origins_aside(ModelConfig& config);
+
+// A name by which clients may call a model beside its own: "Qwen/Qwen3-8B", "llama3:8b".
+bool good_further_name(std::string_view name);
 
 // Checks that do not depend on the form: name, instances, batching, duplicate tensors.
 base::Status check(const ModelConfig& config, std::string_view folder_name);

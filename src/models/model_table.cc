@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "bus/batching_text.h"
 #include "models/adapter_models.h"
+#include "models/adapter_table.h"
 #include "models/estimate.h"
 #include "models/memory_use.h"
 #include "models/residence.h"
@@ -45,7 +46,8 @@ base::Result<ModelConfig> configure(RepositoryLock& lock, const ModelFolder& fol
   auto own = loader.configure(folder);
   if (!upload) return own;
   ModelConfig config = upload->config();
-  if (own && config.engine != kPipeline && config.origins.empty()) config.adapters = std::move(own->adapters);
+  if (!own || config.engine == kPipeline || !config.origins.empty()) return config;
+  config.adapters = std::move(own->adapters), config.adapters_folder = std::move(own->adapters_folder);
   return config;
 }
 
@@ -117,7 +119,7 @@ base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, s
   auto status = load_versions(folder, *config, loader, model, upload ? Into::kMemory : into);
   // One that serves keeps its names until a version serves by the new configuration, which is part of a fingerprint.
   if (std::any_of(model.versions.begin(), model.versions.end(), [&](const auto& v) {
-        return v.second.served && v.second.fingerprint == folder.fingerprint(v.first);
+        return v.second.served && v.second.fingerprint == fingerprint_without_adapters(folder, *config, v.first);
       }))
     model.take_names(*config);
   if (status.ok()) model.upload = std::move(upload);
@@ -135,7 +137,9 @@ base::Status ModelTable::load_versions(const ModelFolder& folder, const ModelCon
   }
   base::Status first;
   for (uint64_t v : *versions) {
+    model.pass_on_adapters(v);
     auto status = load_version(folder, config, loader, v, model.versions[v], into);
+    model.add_adapter_names(model.versions[v]);
     if (!status.ok() && first.ok()) first = std::move(status);
   }
   for (auto at = model.versions.begin(); at != model.versions.end();) {
@@ -150,17 +154,17 @@ base::Status ModelTable::load_versions(const ModelFolder& folder, const ModelCon
 
 base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
                                       uint64_t version, Slot& slot, Into into) {
-  uint64_t fingerprint = folder.fingerprint(version);
+  uint64_t fingerprint = fingerprint_without_adapters(folder, config, version);
   slot.pending.reset();
   if (slot.served && slot.fingerprint == fingerprint && (!slot.missing || into == Into::kReserve)) {
-    if (!slot.missing) slot.reason.clear();
+    if (!slot.missing)
+      slot.reason.clear(), AdapterTable(*this).sync(folder.name, version, adapters_in(folder, config, version));
     return {};
   }
   if (!slot.served) slot.state = ModelState::kLoading, slot.reason.clear();
   auto began = std::chrono::steady_clock::now();
   auto served = build(folder, config, loader, version, slot);
-  uint64_t bytes = served ? estimated_bytes(folder, config, version, (*served)->spec) : 0;
-  if (served) bytes += adapter_bytes(**served);
+  uint64_t bytes = served ? estimated_bytes(folder, config, version, (*served)->spec) + adapter_bytes(**served) : 0;
   if (auto may = served && residence_ ? residence_->may_arrive(slot, bytes, loader) : base::Status{}; !may.ok()) {
     destroy(lock_, *std::move(served));
     served = may;
@@ -168,28 +172,29 @@ base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConf
   if (!served) {
     auto why = presentable(served.error());
     base::log::warning("model failed to load", {{"model", folder.name}, {"version", version}, {"reason", why.text}});
-    slot.in_the_way = slot.served && !slot.missing && lacks_memory(why);
     slot.load_failed(why);
     return why;
   }
+  auto loaded = load_again(lock_, slot.loaded, adapters_in(folder, config, version), **served);
   auto stand_in = slot.fingerprint == fingerprint ? slot.stand_in : nullptr;
   if (stand_in) keep_text(stand_in->spec, (*served)->spec);
   Slot before = std::exchange(slot, Slot{ModelState::kReady, "", std::move(*served), fingerprint,
                                          std::move(slot.pending), nullptr, std::move(stand_in)});
-  slot.bytes = bytes, slot.loaded_ms = base::unix_ms();
+  slot.bytes = bytes + loaded.bytes(), slot.loaded_ms = base::unix_ms(), slot.loaded = std::move(loaded);
   if (residence_) residence_->arrived(before, slot);
   if (before.stand_in == slot.stand_in) before.stand_in.reset();
   retire(folder.name, version, before);
   log_loaded(*slot.served, config, began);
   if (into == Into::kReserve && residence_) {
-    auto loaded = slot.served;
+    auto made = slot.served;
     residence_->reserve(slot);
-    destroy(lock_, std::move(loaded));
+    destroy(lock_, std::move(made));
   }
   return {};
 }
 
 void ModelTable::Slot::load_failed(const base::Status& why) {
+  in_the_way = served && !missing && lacks_memory(why);
   reason = served && !missing ? serving_on(why.text) : why.text;
   if (!served) state = base::worth_trying_again(why) ? ModelState::kReturning : ModelState::kUnavailable;
 }
@@ -266,13 +271,17 @@ std::vector<std::string> ModelTable::names() const {
 void ModelTable::Model::take_names(const ModelConfig& config) {
   names = config.names;
   adapters.clear();
-  for (const auto& [name, path] : config.adapters) names.push_back(name), adapters.insert(name);
+  for (const auto& [name, path] : config.adapters) add_adapter_name(name);
+  for (const auto& [version, slot] : versions) add_adapter_names(slot);
 }
 
 void ModelTable::Model::list_adapter(const std::string& name, bus::Catalog& catalog) const {
   if (versions.empty()) catalog.index.push_back({name, "", state, reason});
   for (const auto& [version, slot] : versions) {
-    catalog.index.push_back({name, std::to_string(version), slot.state, slot.reason});
+    const auto loaded = slot.loaded.all.find(name);
+    const bool fails = slot.served && loaded != slot.loaded.all.end() && !loaded->second.reason.empty();
+    catalog.index.push_back({name, std::to_string(version), fails ? ModelState::kUnavailable : slot.state,
+                             fails ? loaded->second.reason : slot.reason});
     for (const auto& served : slot.adapters) {
       if (served->spec.name != name) continue;
       auto& row = catalog.models[name];
@@ -291,7 +300,7 @@ std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& defau
     its.names = model.names, its.serves = serves(name), its.coming = model.versions.empty() && bus::soon(model.state);
     if (model.versions.empty()) catalog->index.push_back({name, "", model.state, model.reason});
     for (auto& [version, slot] : model.versions) {
-      if (slot.served && slot.adapters.empty()) slot.adapters = adapter_models(slot.served);
+      if (slot.served && slot.adapters.empty()) slot.adapters = adapter_models(slot.served, slot.loaded);
       its.coming = its.coming || bus::soon(slot.state);
       catalog->index.push_back({name, std::to_string(version), slot.state, slot.reason});
       if (!slot.served) continue;

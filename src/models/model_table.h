@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/further_names.h"
+#include "models/loaded_adapters.h"
 #include "models/loader.h"
 #include "models/repository_lock.h"
 #include "models/upload.h"
@@ -25,6 +26,7 @@ struct Retired {
   uint64_t bytes = 0;  // that it takes in memory, as Slot::bytes says
 };
 
+class AdapterTable;
 class Residence;
 
 class ModelTable {
@@ -78,6 +80,7 @@ class ModelTable {
   std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }
 
  private:
+  friend class AdapterTable;
   friend class Residence;
   struct Pipeline {
     ModelFolder folder;
@@ -99,6 +102,7 @@ class ModelTable {
     uint64_t bytes = 0, loaded_ms = 0;                     // in memory, as an estimate; since when (Unix time)
     bool in_the_way = false;                               // what is to take its place found no memory beside it
     std::vector<std::shared_ptr<bus::Served>> adapters{};  // of `served` (adapter_models.h), since it was published
+    LoadedAdapters loaded{};                               // those that came while it served
 
     std::set<std::string> nodes() const;  // of both pipelines
     bool idle() const;                    // no Call is inside `served` or its adapters
@@ -119,6 +123,11 @@ class ModelTable {
     std::vector<std::string> names;
     std::set<std::string, std::less<>> adapters;  // of these
     void take_names(const ModelConfig& config);
+    void add_adapter_name(const std::string& name);
+    void add_adapter_names(const Slot& slot);
+    void drop_adapter_name(const std::string& name);  // unless a version has it
+    // Adapters that requests have loaded go on to versions that do not serve yet.
+    void pass_on_adapters(uint64_t version);
     // Its rows and versions, under the adapter's name.
     void list_adapter(const std::string& name, bus::Catalog& catalog) const;
   };

@@ -13,6 +13,7 @@ using bus::ModelState;
 void ModelTable::Slot::retire_adapters(const std::string& model, uint64_t version, std::vector<Retired>& to) {
   for (auto& adapter : adapters) to.push_back({model, version, std::move(adapter)});
   adapters.clear();
+  loaded.leave_memory();
 }
 
 bool ModelTable::Slot::idle() const {

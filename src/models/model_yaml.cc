@@ -25,6 +25,7 @@ class Reading : YamlReader {
          {"file", [&](auto& v) { text(v, out_.file); }},
          {"names", [&](auto& v) { texts(v, out_.names); }},
          {"adapters", [&](auto& v) { words(v, out_.adapters); }},
+         {"adapters_folder", [&](auto& v) { text(v, out_.adapters_folder); }},
          {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
          {"instances", [&](auto& v) { count(v, out_.instances); }},
          {"devices", [&](auto& v) { devices(v); }},

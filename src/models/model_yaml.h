@@ -6,6 +6,8 @@
 //   adapters: {sql: adapters/sql}    # of a model that makes tokens, on the CPU: LoRA adapters as PEFT writes them,
 //   each
 //                                # served as a model of that name; folders in each version's folder
+//   adapters_folder: adapters    # the same of all folders in this one, by their names; they come and go while the
+//                                # model serves
 //   max_batch: 32                # 0 = the first dimension is not a batch
 //   instances: 2                 # with `devices`: on each of them
 //   devices: [cuda:0, cuda:1]    # or all (GPUs), auto (GPUs where they are there), cpu; by default as the engine likes

@@ -32,9 +32,9 @@ void Repository::load(std::string name, LoadParameters parameters, std::function
   auto given = std::make_shared<const LoadParameters>(std::move(parameters));
   bool posted =
       parts_->queue->post([this, name = std::move(name), given = std::move(given), asking = std::move(asking), shared] {
-        parts_->requests->load(name, given, asking, [this, name, shared](base::Status status) {
-          // Clients of Triton look for these three words.
-          if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
+        parts_->requests->load(name, given, asking, [this, name, given, shared](base::Status status) {
+          // Clients of Triton look for these three words; those of vLLM want none of them.
+          if (!status.ok() && !given->contains("lora_path")) status.text.insert(0, "failed to load '" + name + "': ");
           parts_->publisher.when_published([shared, status] { (*shared)(status); });
         });
       });

@@ -75,6 +75,7 @@ struct RepositoryOptions {
   uint32_t load_threads = 0;                     // loads beside each other; 0: as many as there are cores, 2 to 4
   std::string default_model;                     // Catalog::default_model
   bool allow_config_override = false;            // `config` and `file:` parameters of a load request
+  std::vector<std::string> adapter_roots;        // folders of adapters that load requests may name; none: they may not
   msg::BatchPolicy batching;                     // defaults for models that say nothing
   uint32_t max_batch = 32;                       // for models that can be batched and do not say how far
   uint32_t max_concurrency = 0;                  // calls inside the engines at once, of all models; 0 = any number
@@ -93,7 +94,9 @@ struct Asking {
   std::shared_ptr<const std::atomic<bool>> made{};  // LoadArgs::made of the instance that asks; null: not known
 };
 
-using LoadParameters = std::map<std::string, std::string>;  // "config", "file:1/model.onnx" -> raw bytes
+// "config", "file:1/model.onnx" -> raw bytes. Or of an adapter: "lora_path", a folder below one of
+// RepositoryOptions::adapter_roots, and perhaps "base_model_name", "load_inplace" ("true": in place of a former one).
+using LoadParameters = std::map<std::string, std::string>;
 
 class Repository {
  public:
@@ -110,7 +113,8 @@ class Repository {
   // serves as soon as it is loaded. Errors only under `strict`.
   base::Status start();
   // Asynchronous; `done` is called on the repository's thread, which it must not block. A load of what is loaded
-  // reloads it if the files changed. What is asked for while the model is being loaded is done after that, in its turn.
+  // reloads it if the files changed. An adapter becomes a model beside the one that it is for, whatever `control` says;
+  // so it leaves again. What is asked for while the model is being loaded is done after that, in its turn.
   // With kDemand the model is in memory then, as if a request had asked for it. Whoever asks
   // may be a model that is loaded itself, and wait for this: an error where it would wait for itself.
   void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done, Asking asking = {});

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "models/adapter_table.h"
+
 namespace weir::models {
 namespace {
 
@@ -22,6 +24,7 @@ base::Status Repository::Parts::Requests::check_request(const std::string& name,
 
 void Repository::Parts::Requests::load(const std::string& name, const Given& parameters, const Asking& asking,
                                        const Done& done) {
+  if (parameters->contains("lora_path") && asking.model.empty()) return load_adapter(name, parameters, done);
   if (auto s = check_request(name, "load"); !s.ok()) return done(s);
   std::shared_ptr<const void> wait;
   if (!asking.model.empty()) wait = parts_.options.waits.begin(asking.model, name);
@@ -118,6 +121,9 @@ void Repository::Parts::Requests::load_node(const std::string& node, std::set<st
 
 void Repository::Parts::Requests::unload(const std::string& name, Dependents dependents, const std::string& asking,
                                          const Done& done) {
+  if (const auto* model = asking.empty() ? AdapterTable(table_).owner(name) : nullptr)
+    return jobs_.add(*model, Jobs::Needs::kNothing,
+                     [this, model = *model, name, done] { done(unload_adapter(model, name)); });
   if (auto s = check_request(name, "unload"); !s.ok()) return done(s);
   if (asking.empty())
     return jobs_.add(name, Jobs::Needs::kNothing,

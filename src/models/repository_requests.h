@@ -31,6 +31,10 @@ class Repository::Parts::Requests {
   base::Status unload_named(const std::string& name, Dependents dependents, const std::string& asking);
   void unload_one(const std::string& name, Dependents dependents, const std::string& asking);
   bool stays(const std::string& node) const;
+  void load_adapter(const std::string& name, const Given& parameters, const Done& done);
+  base::Status load_adapter_of(const std::string& model, const std::string& name,
+                               const LoadParameters& parameters);  // may load
+  base::Status unload_adapter(const std::string& model, const std::string& name);
   base::Status check_request(const std::string& name, std::string_view verb) const;
 
   Parts& parts_;

@@ -60,6 +60,7 @@ void Residence::reserve(ModelTable::Slot& slot) const {
   if (!may_leave(slot) || !slot.stand_in) return;
   inbox(slot).close();
   inbox(slot).settle();
+  slot.loaded.leave_memory();
   slot.served = slot.stand_in;
   slot.missing = true;
   slot.reason = kMissing;
