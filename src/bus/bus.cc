@@ -310,6 +310,9 @@ void Bus::deliver(msg::Mail& mail) {
   Slot& slot = lent(mail.call);
   bool last = mail.event.last();
   if (slot.limiter) charge_tokens(slot, mail.event);
+  if (last && !slot.served->spec.parent.empty())
+    count_adapter_call(*slot.served, slot, mail.event,
+                       uint64_t(env_.wall().time_since_epoch() / std::chrono::milliseconds(1)));
   if (slot.sink && slot.thrown.ok()) {
     if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) {
       auto& stats = counted_stats(*slot.served);

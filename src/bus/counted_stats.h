@@ -20,4 +20,8 @@ inline ModelStats& counted_stats(Served& served) {
   return elsewhere ? elsewhere->counted_stats() : served.stats;
 }
 
+// The last Event of a Call for an adapter has come: it counts in the adapter's own statistics, too, which nobody adds
+// to those of its model.
+void count_adapter_call(Served& served, const msg::Call& call, const msg::Event& end, uint64_t at_ms);
+
 }  // namespace weir::bus

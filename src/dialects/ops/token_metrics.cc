@@ -1,7 +1,11 @@
 // The families of metrics.h for models that make tokens: what bus::TokenStats counts, under weir's names and vLLM's.
 #include <cstdio>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "base/clock.h"
+#include "bus/catalog.h"
 #include "bus/token_stats.h"
 #include "dialects/ops/metrics.h"
 
@@ -207,6 +211,27 @@ void append_params_n(std::string& out, const std::vector<TokenRow>& all) {
   }
 }
 
+// Adapters with requests inside count as running: nobody knows which of these wait. The value is the time, so that
+// whoever scrapes several servers takes the newest.
+void append_adapters(std::string& out, const bus::Catalog& catalog) {
+  constexpr std::string_view kName = "vllm:lora_requests_info";
+  std::map<std::string, std::string> running;  // by model
+  for (const auto& [name, model] : catalog.models)
+    for (const auto& [version, served] : model.versions) {
+      if (served->adapters && served->spec.parent.empty()) running.try_emplace(name);
+      if (served->spec.parent.empty()) continue;
+      auto& names = running[served->spec.parent];
+      if (!served->idle()) ((names += names.empty() ? "" : ",") += base::escape_label(name));
+    }
+  if (running.empty()) return;
+  token_head(out, kName, "gauge", "Running stats on lora requests.");
+  for (const auto& [model, names] : running)
+    line(out, kName, "",
+         "max_lora=\"256\",model_name=\"" + base::escape_label(model) + "\",running_lora_adapters=\"" + names +
+             "\",waiting_lora_adapters=\"\"",
+         "", double(base::unix_ms()) / 1000);
+}
+
 }  // namespace
 
 void append_tokens(std::string& out, const bus::Catalog& catalog) {
@@ -225,6 +250,7 @@ void append_vllm(std::string& out, const bus::Catalog& catalog) {
   append(out, all, kVllm);
   append(out, all, kVllmSpreads);
   append_params_n(out, all);
+  append_adapters(out, catalog);
 }
 
 }  // namespace weir::ops
