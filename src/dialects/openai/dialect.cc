@@ -48,6 +48,7 @@ class OpenaiDialect final : public dialects::Dialect {
     options.ready = [&control = shard.control] { return control.ready(); };
     options.offload = &shard.offload;
     options.jobs = &shard.jobs;
+    options.control = &shard.control;
     options.shard = shard.id;
     return std::make_unique<MountedOpenai>(shard, load_, std::move(options));
   }

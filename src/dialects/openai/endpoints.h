@@ -32,7 +32,9 @@ void embed_request(OpenAiState& state, wire::Exchange& exchange, Request&& reque
 void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);    // tokenize.cc
 void detokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void tokenizer_info(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
-void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // models.cc
+void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);   // models.cc
+void load_adapter(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // adapters.cc
+void unload_adapter(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 }  // namespace weir::openai

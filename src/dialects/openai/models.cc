@@ -16,13 +16,12 @@ void begin_model(std::string& out, const OpenAiState& state, std::string_view id
   out += "{\"id\":";
   marshal::write_string(out, id);
   out += ",\"object\":\"model\",\"created\":" + std::to_string(state.created) + ",\"owned_by\":\"weir\",\"root\":";
-  const auto adapter = spec.parent.empty() ? spec.adapters.end() : spec.adapters.find(spec.name);
-  if (adapter == spec.adapters.end()) {
+  if (spec.parent.empty()) {
     marshal::write_string(out, spec.name);
     out += ",\"parent\":null";
     return;
   }
-  marshal::write_string(out, adapter->second);
+  marshal::write_string(out, spec.root);
   out += ",\"parent\":";
   marshal::write_string(out, spec.parent);
 }

@@ -123,6 +123,8 @@ constexpr Row kUnderPrefix[] = {
     {"GET", "/batches", batches::list_batches, Permission::kInfer},
     {"GET", "/batches/{batch}", batches::show_batch, Permission::kInfer},
     {"POST", "/batches/{batch}/cancel", batches::cancel_batch, Permission::kInfer},
+    {"POST", "/load_lora_adapter", load_adapter, Permission::kAdmin},
+    {"POST", "/unload_lora_adapter", unload_adapter, Permission::kAdmin},
     {"GET", "/models", list_models, Permission::kRead},
     {"GET", "/models/{model}", show_model, Permission::kRead},
     {"GET", "/models/{owner}/{model}", show_model, Permission::kRead},  // "Qwen/Qwen3-8B", as some clients send it

@@ -29,7 +29,8 @@ class ShardJobs;
 
 namespace weir::dialects {
 class Dialect;
-}
+class ServerControl;
+}  // namespace weir::dialects
 
 namespace weir::session {
 class SharedRecords;
@@ -53,6 +54,7 @@ struct Options {
   responses::StoredResponses* stored = nullptr;          // of all shards; null: nothing is stored
   responses::BackgroundResponses* background = nullptr;  // of all shards; null: none are made in the background
   session::SharedRecords* records = nullptr;             // those of all nodes; null: this node is alone
+  dialects::ServerControl* control = nullptr;            // loads adapters; null: none are loaded
   base::ShardId shard{};
 };
 
