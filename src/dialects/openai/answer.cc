@@ -119,7 +119,14 @@ void Answer::Choice::read(text::AnswerPieces pieces) {
   const Request& request = answer_.request_;
   if (!request.include_reasoning) pieces.reasoning.clear();
   if (!request.parallel_tools) std::erase_if(pieces.calls, [](const auto& piece) { return piece.index > 0; });
+  if (!request.custom_tools.empty()) custom_.hold(request, pieces.calls);
+  tell(std::move(pieces));
+}
+
+void Answer::Choice::tell(text::AnswerPieces pieces) {
   delta.add(std::move(pieces), [this] { return answer_.call_id(); });
+  if (answer_.request_.custom_tools.empty()) return;
+  for (CallDelta& call : delta.calls) call.custom = is_custom(answer_.request_, call.name);
 }
 
 // The model goes on to a call that the client does not want.
@@ -143,10 +150,16 @@ void Answer::Choice::end_calls() {
   if (!parser_) return;
   end.cut_call = end.why == End::Why::kStop && parser_->in_call() && !has_all_calls();
   end.calls = parser_->calls() > 0 && !end.cut_call;
+  auto last = custom_.take();
+  cut_custom_ = last && end.cut_call;
+  if (!last || cut_custom_) return;
+  text::AnswerPieces pieces;
+  pieces.calls.push_back(std::move(*last));
+  tell(std::move(pieces));
 }
 
 void Answer::Choice::drop_cut_call() {
-  if (end.cut_call && !delta.calls.empty()) delta.calls.pop_back();
+  if (end.cut_call && !cut_custom_ && !delta.calls.empty()) delta.calls.pop_back();
 }
 
 // Nobody but this side knows of stop strings: the engine is told to stop.

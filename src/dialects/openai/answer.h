@@ -12,6 +12,7 @@
 
 #include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
+#include "dialects/openai/custom_tools.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
 #include "dialects/openai/state.h"
@@ -63,6 +64,7 @@ class Answer : public wire::ExchangeListener {
     void generated(const msg::Call& from, const msg::Token& token);
     void prompted(const msg::Token& token);
     void read(text::AnswerPieces pieces);
+    void tell(text::AnswerPieces pieces);
     void finish_text();
     void end_calls();
     bool has_all_calls() const;
@@ -73,7 +75,9 @@ class Answer : public wire::ExchangeListener {
     uint32_t index_;
     text::Completion text_;
     std::optional<text::AnswerParser> parser_;
-    std::string piece_;  // for the parser; keeps its capacity
+    CustomCalls custom_;
+    bool cut_custom_ = false;  // the call that the end cuts was one of these, and has not been told
+    std::string piece_;        // for the parser; keeps its capacity
   };
 
   // The piece has something that was generated. Not called for a choice that has ended.

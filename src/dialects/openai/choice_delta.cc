@@ -74,13 +74,14 @@ void write_calls(std::string& out, const std::vector<CallDelta>& calls, Indexed 
     if (!call.name.empty()) {
       out += "\"id\":";
       marshal::write_string(out, call.id);
-      out += ",\"type\":\"function\",\"function\":{\"name\":";
+      out +=
+          call.custom ? ",\"type\":\"custom\",\"custom\":{\"name\":" : ",\"type\":\"function\",\"function\":{\"name\":";
       marshal::write_string(out, call.name);
       out += ',';
     } else {
       out += "\"function\":{";
     }
-    out += "\"arguments\":";
+    out += call.custom ? "\"input\":" : "\"arguments\":";
     marshal::write_string(out, call.arguments);
     out += "}}";
   }

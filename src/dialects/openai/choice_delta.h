@@ -37,6 +37,7 @@ struct CallDelta {
   uint32_t index = 0;
   std::string id, name;  // where it begins; else empty
   std::string arguments;
+  bool custom = false;  // of a custom tool: whole, and the arguments are its input
 };
 
 // How calls are told: as a list of tool_calls, or the one as the older function_call.
@@ -97,7 +98,7 @@ class ChoiceDelta {
     }
     calls_weight_ += kWeight;
     std::string id = piece.name.empty() ? std::string() : new_id();
-    calls.push_back({piece.index, std::move(id), std::move(piece.name), std::move(piece.arguments)});
+    calls.push_back({piece.index, std::move(id), std::move(piece.name), std::move(piece.arguments), false});
   }
   using Alternatives = std::span<const msg::TokenLogprob>;
   void add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, Alternatives top);

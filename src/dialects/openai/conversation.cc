@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/encoding.h"
+#include "dialects/openai/custom_tools.h"
 #include "dialects/openai/functions.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/tools.h"
@@ -87,6 +88,8 @@ class ConversationReader {
     auto content = m.find("content");
     const bool calls = m.contains("tool_calls");
     if (calls && !are_calls(m["tool_calls"])) return wrong(at_, ".tool_calls: expected a list of calls");
+    if (calls && !custom_calls_as_functions(m["tool_calls"]))
+      return wrong(at_, ".tool_calls: a custom call has a name and an input");
     if (content == m.end()) return calls && assistant ? ApiError{} : wrong(at_, ".content: it is missing");
     if (content->is_string() || (content->is_null() && assistant)) return {};
     if (content->is_array()) return parts(*content);
@@ -226,6 +229,7 @@ ApiError extras(Request& request, const msg::TextSpec& spec, json& extra) {
   if (!request.template_variables.empty())
     if (ApiError bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
   json tools = request.tools.empty() ? functions_as_tools(request) : json::parse(request.tools);
+  if (ApiError bad = custom_as_functions(tools, request); !bad.ok()) return bad;
   if (ApiError bad = keep_allowed(tools, request); !bad.ok()) return bad;
   if (ApiError bad = read_tools(tools, request); !bad.ok()) return in_function_names(request, std::move(bad));
   if (request.calls_tools) extra["tools"] = std::move(tools);

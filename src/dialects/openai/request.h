@@ -89,6 +89,7 @@ struct Request {
   bool include_reasoning = true, separate_reasoning = true;  // false: thoughts are left out; are part of the text
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::string tool_name;                   // of the one tool to call, with kRequired; empty: any
+  std::vector<std::string> custom_tools;   // names of a chat's tools whose calls have a text (custom_tools.h)
   std::vector<std::string> allowed_tools;  // the others are not shown to the model; empty: all
   bool parallel_tools = true;
   std::vector<uint32_t> context;  // ids before the prompt of a chat: of Ollama's conversations

@@ -89,12 +89,13 @@ bool read_allowed_tool(FieldReader& fields, Request& request) {
   std::string type, name;
   bool good = fields.json().peek() == JsonCursor::Kind::kObject && fields.json().object([&](std::string_view key) {
     if (key == "type") return fields.text("tool_choice", 32, type);
-    if (key != "function" || fields.json().peek() != JsonCursor::Kind::kObject) return false;
+    const bool named = key == "function" || key == "custom";
+    if (!named || fields.json().peek() != JsonCursor::Kind::kObject) return false;
     return fields.json().object([&](std::string_view of_function) {
       return of_function == "name" ? fields.text("tool_choice", kMaxToolName, name) : false;
     });
   });
-  if (!good || type != "function" || name.empty()) return fields.refuse("tool_choice", kWrong);
+  if (!good || (type != "function" && type != "custom") || name.empty()) return fields.refuse("tool_choice", kWrong);
   request.allowed_tools.push_back(std::move(name));
   return true;
 }
@@ -125,7 +126,8 @@ bool read_chosen_tools(FieldReader& fields, Request& request) {
     if (key == "type") return fields.text("tool_choice", 32, type);
     if (key == "name") return name();
     if (key == "allowed_tools") return read_allowed_tools(fields, request);
-    if (key != "function" || fields.json().peek() != JsonCursor::Kind::kObject)
+    const bool named = key == "function" || key == "custom";
+    if (!named || fields.json().peek() != JsonCursor::Kind::kObject)
       return fields.refuse("tool_choice", "takes type and function");
     return fields.json().object([&](std::string_view of_function) {
       return of_function == "name" ? name() : fields.refuse("tool_choice", "function: takes name");
@@ -133,7 +135,7 @@ bool read_chosen_tools(FieldReader& fields, Request& request) {
   });
   if (!good) return false;
   if (type == "allowed_tools" && request.tool_name.empty() && !request.allowed_tools.empty()) return true;
-  if (type != "function" || !request.allowed_tools.empty())
+  if ((type != "function" && type != "custom") || !request.allowed_tools.empty())
     return fields.refuse("tool_choice", "its type is \"function\" or \"allowed_tools\", with a member of that name");
   return !request.tool_name.empty() || fields.refuse("tool_choice", "function.name is missing");
 }

@@ -31,7 +31,10 @@ ApiError read_client_tools(const OrderedJson& body, OrderedJson& out, Request& r
 // The name by which the model knows a tool of a namespace (or of none: "").
 std::string shown_name(std::string_view name_space, std::string_view name);
 
-// A custom tool is a function of one text.
+// Adds to `function`, which has a name, the description and the parameters of a custom tool, a function of one text. A
+// regular expression is held to where the tool has to be called; another grammar the model is only told of.
+void describe_custom(const OrderedJson& tool, OrderedJson& function);
+// The arguments of its call.
 std::string custom_arguments(std::string_view input);
 // That text again, as far as it has come. Where the model has written something else, it is what the model has
 // written.

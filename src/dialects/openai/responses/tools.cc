@@ -67,7 +67,7 @@ class ToolList {
     }
     for (std::string_view member : {"description", "parameters", "strict"})
       if (!custom || member == "description") carry(tool, member, function, member);
-    if (custom) describe(tool, function);
+    if (custom) describe_custom(tool, function);
     if (ApiError bad = check_function(function, place); !bad.ok()) return bad;
     if (out_.size() == kMaxTools) return refuse("tools", "tools: at most " + std::to_string(kMaxTools) + " of them");
     for (const OrderedJson& other : out_)
@@ -75,23 +75,6 @@ class ToolList {
         return refuse("tools", "tools: two of them have the name " + quoted(name));
     out_.push_back({{"type", "function"}, {"function", std::move(function)}});
     return {};
-  }
-
-  // A regular expression is held to where the tool has to be called; another grammar the model is only told of.
-  static void describe(const OrderedJson& tool, OrderedJson& function) {
-    OrderedJson input{{"type", "string"}};
-    const OrderedJson* format = member(tool, "format");
-    if (format && text_member(*format, "type") == "grammar") {
-      const std::string syntax(text_member(*format, "syntax")), definition(text_member(*format, "definition"));
-      std::string said(text_member(tool, "description"));
-      said += (said.empty() ? "" : "\n\n") + ("`input` fits this grammar (" + syntax) + "):\n" + definition;
-      function["description"] = std::move(said);
-      if (syntax == "regex") input["pattern"] = "^(?:" + definition + ")$";
-    }
-    function["parameters"] = {{"type", "object"},
-                              {"properties", {{"input", std::move(input)}}},
-                              {"required", {"input"}},
-                              {"additionalProperties", false}};
   }
 
   OrderedJson& out_;
@@ -185,6 +168,22 @@ std::string shown_name(std::string_view name_space, std::string_view name) {
   std::string out(name_space);
   if (!out.empty() && !out.ends_with("__")) out += "__";
   return out += name;
+}
+
+void describe_custom(const OrderedJson& tool, OrderedJson& function) {
+  OrderedJson input{{"type", "string"}};
+  const OrderedJson* format = member(tool, "format");
+  if (format && text_member(*format, "type") == "grammar") {
+    const std::string syntax(text_member(*format, "syntax")), definition(text_member(*format, "definition"));
+    std::string said(text_member(tool, "description"));
+    said += (said.empty() ? "" : "\n\n") + ("`input` fits this grammar (" + syntax) + "):\n" + definition;
+    function["description"] = std::move(said);
+    if (syntax == "regex") input["pattern"] = "^(?:" + definition + ")$";
+  }
+  function["parameters"] = {{"type", "object"},
+                            {"properties", {{"input", std::move(input)}}},
+                            {"required", {"input"}},
+                            {"additionalProperties", false}};
 }
 
 std::string custom_arguments(std::string_view input) { return OrderedJson{{"input", input}}.dump(); }
