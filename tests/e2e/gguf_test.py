@@ -132,6 +132,25 @@ class GgufFiles(unittest.TestCase):
                         for model in ('folder', 'file'))
         self.assertEqual((theirs['data'], theirs['usage']), (ours['data'], ours['usage']))
 
+    def test_encoders_of_other_families_do_as_their_folders_do(self):
+        made = harness.scratch()
+        script = harness.ROOT / 'tests/engines/llm/gguf_encoder_models.py'
+        if subprocess.run(['/usr/bin/python3', str(script), str(made)], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            raise unittest.SkipTest('no python3-torch here')
+        root = harness.scratch() / 'families'
+        for name in ('roberta', 'rank', 'nomic', 'modern'):
+            shutil.copytree(made / name, root / name / '1', ignore=shutil.ignore_patterns('*.gguf'))
+            (root / (name + '-file') / '1').mkdir(parents=True)
+            shutil.copy(made / name / 'model.gguf', root / (name + '-file') / '1')
+        server = harness.Server(repository=root)
+        self.addCleanup(server.kill)
+        for name, given in (('roberta', ['the rain in Spain', 'x']), ('nomic', [[2, 9, 30, 3], [2, 7, 3]]), ('modern', [[2, 9, 30, 3]])):
+            theirs, ours = (self.post(server, '/v1/embeddings', {'model': model, 'input': given}) for model in (name, name + '-file'))
+            self.assertEqual((theirs['data'], theirs['usage']), (ours['data'], ours['usage']))
+        asked = {'query': 'the rain', 'documents': ['a text', 'in Spain', 'it is']}
+        theirs, ours = (self.post(server, '/v1/rerank', {'model': model, **asked}) for model in ('rank', 'rank-file'))
+        self.assertEqual(theirs['results'], ours['results'])
+
     def test_a_gguf_file_alone_is_a_model(self):
         file = harness.scratch() / 'demo-Q4_0.gguf'
         convert(file, 'Q4_0')

@@ -127,7 +127,7 @@ constexpr Family kFamilies[] = {
     {"XLMRoberta", "roberta.", Positions::kBehindPad},
     {"Camembert", "roberta.", Positions::kBehindPad},
     {"DistilBert", "distilbert.", Positions::kFromZero, kDistilFields, kDistilNames, 0},
-    {"NomicBert", "", Positions::kFromZero, kNomicFields, kNomicNames, 2, read_nomic},
+    {"NomicBert", "bert.", Positions::kFromZero, kNomicFields, kNomicNames, 2, read_nomic},
     {"ModernBert", "model.", Positions::kFromZero, kModernFields, kModernNames, 0, read_modern, 1e-5}};
 
 const Family* family_of(std::string_view architecture) {

@@ -1,5 +1,6 @@
 // Encoders from GGUF files (encoder_models.py) beside the same numbers in Hugging Face folders; and what their fields
 // become.
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "device/devices.h"
@@ -175,6 +176,58 @@ TEST(GgufBert, WhatIsWrongOrNotKnownIsNamed) {
   EXPECT_EQ(bert_refusal(g), "GGUF: no tensor 'position_embd.weight'");
   g.fields.erase("bert.embedding_length");
   EXPECT_EQ(bert_refusal(g), "GGUF: no field 'bert.embedding_length'");
+}
+
+Gguf turning(const std::string& architecture) {
+  Gguf g;
+  g.fields["general.architecture"] = architecture;
+  const std::pair<const char*, int64_t> counts[] = {{".context_length", 64},
+                                                    {".embedding_length", 16},
+                                                    {".block_count", 4},
+                                                    {".attention.head_count", 4},
+                                                    {".feed_forward_length", 32}};
+  for (const auto& [name, n] : counts) g.fields[architecture + name] = n;
+  g.tensors["token_embd.weight"] = Array{Stored::kF32, {7, 16}};
+  return g;
+}
+
+TEST(GgufBert, OtherFamiliesSayHowTheirHeadsTurn) {
+  Gguf g = turning("nomic-bert");
+  g.fields["nomic-bert.rope.freq_base"] = 1000.0;
+  auto shape = parse_bert_shape(config_of(g).value());
+  ASSERT_TRUE(shape) << shape.error().text;
+  EXPECT_EQ(shape->max_length(), 64u);
+  EXPECT_NEAR(shape->rope.frequencies[1], std::pow(1000, -0.5), 1e-7);
+  g = turning("modern-bert");
+  EXPECT_EQ(parse_bert_shape(config_of(g).value())->reaches, (std::vector<uint32_t>{0, 0, 0, 0})) << "without a window";
+  g.fields["modern-bert.attention.sliding_window"] = int64_t(32);
+  shape = parse_bert_shape(config_of(g).value());
+  ASSERT_TRUE(shape) << shape.error().text;
+  EXPECT_EQ(shape->reaches, (std::vector<uint32_t>{0, 16, 16, 0}));
+  EXPECT_NEAR(shape->local_rope->frequencies[1], 0.01, 1e-7);
+}
+
+TEST(GgufBert, WhatIsWrongInOtherFamiliesIsNamed) {
+  const std::pair<std::pair<std::string, GgufValue>, const char*> cases[] = {
+      {{"nomic-bert.context_length", int64_t(1) << 40}, "'n_positions' is not a whole number from 1 to"},
+      {{"nomic-bert.context_length", int64_t(0)}, "'n_positions' is not a whole number from 1 to"},
+      {{"nomic-bert.block_count", int64_t(-1)}, "'n_layer' is not a whole number from 1 to"},
+      {{"nomic-bert.rope.freq_base", std::nan("")}, "'nomic-bert.rope.freq_base' is no finite number"},
+      {{"nomic-bert.rope.scaling.factor", 2.0}, "'nomic-bert.rope.scaling.factor' is not supported"},
+      {{"nomic-bert.expert_count", int64_t(8)}, "'nomic-bert.expert_count' is not supported"},
+      {{"nomic-bert.pooling_type", int64_t(4)}, "'nomic-bert.pooling_type' makes it a classifier"},
+      {{"modern-bert.attention.sliding_window", int64_t(1) << 40}, "'local_attention' is not a whole number"},
+      {{"modern-bert.attention.sliding_window", std::vector<int64_t>{1, 2}}, "differs from layer to layer"},
+      {{"modern-bert.pooling_type", int64_t(4)}, "no tensor 'cls.weight'"},
+  };
+  for (const auto& [field, why] : cases) {
+    Gguf g = turning(field.first.substr(0, field.first.find('.')));
+    g.fields[field.first] = field.second;
+    EXPECT_NE(bert_refusal(g).find(why), std::string::npos) << bert_refusal(g);
+  }
+  Gguf g = turning("modern-bert");
+  g.fields.erase("modern-bert.context_length");
+  EXPECT_EQ(bert_refusal(g), "GGUF: no field 'modern-bert.context_length'");
 }
 
 std::vector<uint32_t> ids_of(const Gguf& gguf, std::string_view text) {
