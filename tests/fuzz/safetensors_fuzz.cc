@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const auto& [name, array] : arrays) {
     total += array.data.size();
     if (!array.data.empty() && (array.data.data() < file.data() || &array.data.back() > &file.back())) std::abort();
-    if (array.dtype == Stored::kOther) continue;
+    if (!is_float(array.dtype)) continue;
     std::vector<float> values(array.elements());
     read_floats(array, 0, values.size(), values.data());
   }
