@@ -248,8 +248,9 @@ ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qw
                  "Qwen3ForCausalLM": "qwen3", "MixtralForCausalLM": "llama", "Qwen2MoeForCausalLM": "qwen2moe",
                  "Qwen3MoeForCausalLM": "qwen3moe", "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3",
                  "Phi3ForCausalLM": "phi3", "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2",
-                 "Olmo3ForCausalLM": "olmo2", "SmolLM3ForCausalLM": "smollm3"}
-TURNED = ("llama", "granite", "smollm3")
+                 "Olmo3ForCausalLM": "olmo2", "SmolLM3ForCausalLM": "smollm3",
+                 "GemmaForCausalLM": "gemma", "GraniteMoeForCausalLM": "granitemoe", "GptOssForCausalLM": "gpt-oss"}
+TURNED = ("llama", "granite", "granitemoe", "smollm3")
 OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 IN_LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
             "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -261,6 +262,8 @@ IN_LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_nor
 OUTPUT_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 GEMMA = {**OUTPUT_NORMS, "pre_feedforward_layernorm": "ffn_norm"}
 OF_FAMILY = {"gemma2": GEMMA, "gemma3": GEMMA, "olmo2": OUTPUT_NORMS,
+             "granitemoe": {"block_sparse_moe.router.layer": "ffn_gate_inp"},
+             "gpt-oss": {"self_attn.sinks": "attn_sinks", "mlp.router": "ffn_gate_inp", "post_attention_layernorm": "post_attention_norm"},
              "phi3": {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}}
 OF_EXPERTS = {"gate_proj": "gate", "w1": "gate", "up_proj": "up", "w3": "up", "down_proj": "down", "w2": "down"}
 
@@ -276,7 +279,8 @@ def renamed(name, architecture):
 def renamed_expert(name):
     """The tensor that all of a layer's experts are in, in their order; None: it is no expert's."""
     layer, _, rest = name.removeprefix("model.layers.").partition(".")
-    return f"blk.{layer}.ffn_{OF_EXPERTS[rest.split('.')[-2]]}_exps.weight" if ".experts." in rest else None
+    _, part, kind = rest.rsplit(".", 2) if ".experts." in rest else (None, None, None)
+    return f"blk.{layer}.ffn_{OF_EXPERTS[part]}_exps.{kind}" if part else None
 
 
 def turned(w, heads):
@@ -288,12 +292,53 @@ def straight(w, heads):
     return w.reshape(heads, -1, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
+def plain_experts(weights):
+    """Those whose experts lie in one array, with an array of each expert's gates, ups and downs [outputs][inputs]."""
+    out = {}
+    for name, w in weights.items():
+        layer, _, rest = name.rpartition("block_sparse_moe." if "block_sparse_moe" in name else "mlp.")
+        both = rest in ("experts.gate_up_proj", "experts.gate_up_proj_bias", "input_linear.weight")
+        kind = "bias" if rest.endswith("_bias") else "weight"
+        if not both and rest not in ("experts.down_proj", "experts.down_proj_bias", "output_linear.weight"):
+            out[name] = w
+            continue
+        for e, one in enumerate(w):
+            one = one.T if rest.startswith("experts") and kind == "weight" else one
+            gate, up = (one[::2], one[1::2]) if rest.startswith("experts") else np.split(one, 2)
+            for part, of in (("gate_proj", gate), ("up_proj", up)) if both else (("down_proj", one),):
+                out[f"{layer}mlp.experts.{e}.{part}.{kind}"] = np.ascontiguousarray(of)
+    return out
+
+
+def packed_experts(numbers, weights):
+    """The arrays of `weights` with the numbers that plain_experts() took apart."""
+    out = {name: w.copy() for name, w in weights.items()}
+    for name, w in numbers.items():
+        if ".experts." not in name or name in weights:
+            out[name] = w
+            continue
+        before, _, rest = name.partition("mlp.experts.")
+        e, part, kind = rest.split(".")
+        granite = before + "block_sparse_moe." + ("output_linear.weight" if part == "down_proj" else "input_linear.weight")
+        if granite in out:
+            half = out[granite].shape[1] // 2
+            rows = slice(None) if part == "down_proj" else slice(half) if part == "gate_proj" else slice(half, None)
+            out[granite][int(e), rows] = w
+            continue
+        of = out[before + "mlp.experts." + ("down_proj" if part == "down_proj" else "gate_up_proj") + ("_bias" if kind == "bias" else "")]
+        columns = slice(None) if part == "down_proj" else slice(int(part == "up_proj"), None, 2)
+        of[int(e)][..., columns] = w.T
+    return out
+
+
 def tensors_of(said, weights, kind_of):
     """The tensors of a file, and the numbers that they stand for, by Hugging Face's names. `kind_of`: name -> type."""
     stored, numbers = {}, {}
     architecture = ARCHITECTURES[said["architectures"][0]]
     heads = {"q_proj": said["num_attention_heads"], "k_proj": said["num_key_value_heads"]}
+    published, weights = weights, plain_experts(weights)
     for name, w in weights.items():
+        name = name + ".weight" if name.endswith("sinks") else name
         kind = kind_of(name) if w.ndim == 2 else "F32"
         turn = heads.get(name.split(".")[-2]) if architecture in TURNED else None
         whole = architecture.startswith("gemma") and name.endswith("norm.weight")  # Gemma's own are less 1
@@ -305,6 +350,9 @@ def tensors_of(said, weights, kind_of):
             shape = w.shape[1:] if "shared_expert_gate" in name else w.shape
             stored[renamed(name, architecture)] = (kind, shape, body)
         numbers[name] = straight(meant, turn) if turn else w if whole else meant
+    numbers = {name.replace("sinks.weight", "sinks"): w for name, w in numbers.items()}
+    if published.keys() != weights.keys():
+        numbers = packed_experts(numbers, published)
     scaling = said.get("rope_scaling") or {}
     for length in ("long", "short"):
         if length + "_factor" in scaling:
@@ -352,6 +400,8 @@ def family_fields(architecture, said):
                          ("logit_scale", "logits_scaling")):
         if ours in said:
             fields[theirs] = float(said[ours])
+    if architecture == "gpt-oss":
+        fields["expert_feed_forward_length"] = said["intermediate_size"]
     if "layer_types" in said:
         fields["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in said["layer_types"]]
     elif "sliding_window_pattern" in said:

@@ -30,6 +30,17 @@ def configuration(family, dtype, vision):
             "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": dtype}
     if family in ("qwen3", "qwen3_moe"):
         said.update(head_dim=32, attention_bias=False)  # not hidden / heads, as in the published models
+    if family == "gemma":
+        said.update(head_dim=32, hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True)
+    if family in ("granitemoe", "gpt_oss"):
+        said.update(num_local_experts=6, num_experts_per_tok=3)
+    if family == "granitemoe":
+        said.update(embedding_multiplier=12.0, attention_multiplier=0.1, residual_multiplier=0.22, logits_scaling=7.0,
+                    tie_word_embeddings=True)
+    if family == "gpt_oss":
+        said.update(head_dim=32, attention_bias=True, sliding_window=20, swiglu_limit=7.0, num_hidden_layers=4, rope_theta=150000.0,
+                    rope_scaling={"rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                                  "original_max_position_embeddings": 64})
     if family == "mixtral":
         said.update(num_local_experts=6, num_experts_per_tok=2)
     if family in ("qwen2_moe", "qwen3_moe"):
@@ -58,10 +69,12 @@ def randomize(model, seed):
         for name, p in model.named_parameters():
             if "norm" in name and name.endswith("weight"):
                 p.copy_((0 if model.config.gemma else 1) + 0.2 * torch.randn(p.shape, generator=made))
-            elif p.dim() == 1:
+            elif p.dim() == 1 or name.endswith("_bias"):
                 p.copy_(0.2 * torch.randn(p.shape, generator=made))
             else:
                 spread = 1.0 if "embed_tokens" in name else p.shape[-1] ** -0.5
+                if name.endswith("experts.gate_up_proj"):
+                    spread = 0.4  # some of them are held within their limit
                 p.copy_(spread * torch.randn(p.shape, generator=made))
 
 

@@ -1,7 +1,7 @@
 """Decoder-only transformers, written from the papers in plain torch: what the token engine is compared with.
 
-Covers what config.json of Llama, Mistral, Qwen2, Qwen3, Gemma 2, Gemma 3, Phi-3, OLMo 2, OLMo 3, Granite and SmolLM3
-says, and of the mixtures of experts Mixtral, Qwen2-MoE and Qwen3-MoE, and a small vision encoder whose features take the
+Covers what config.json of Llama, Mistral, Qwen2, Qwen3, Gemma 2, Gemma 3, Phi-3, OLMo 2, OLMo 3, Granite, SmolLM3
+and Gemma say, and of the mixtures of experts Mixtral, Qwen2-MoE, Qwen3-MoE, granitemoe and gpt-oss, and a small vision encoder whose features take the
 place of the embeddings at image positions. Nothing here is fast, nothing is cached: every call computes every position.
 
     RMSNorm     B. Zhang, R. Sennrich: Root Mean Square Layer Normalization, arXiv 1910.07467
@@ -18,6 +18,7 @@ place of the embeddings at image positions. Nothing here is fast, nothing is cac
                 three local layers, whose positions are not stretched, to one global
     Granite     Granite 3.0 Language Models: multipliers after G. Yang et al.: Tensor Programs V, arXiv 2203.03466
     NoPE        A. Kazemnejad et al.: arXiv 2305.19466: layers without rotary positions, as in SmolLM3
+    sinks       gpt-oss: G. Xiao et al.: Efficient Streaming Language Models with Attention Sinks, arXiv 2309.17453
     GeGLU       N. Shazeer, as above, with the hyperbolic tangent of D. Hendrycks, K. Gimpel: arXiv 1606.08415
     ViT         A. Dosovitskiy et al.: An Image is Worth 16x16 Words, arXiv 2010.11929
 
@@ -36,9 +37,10 @@ from torch import nn
 from torch.nn import functional as F
 
 try:
-    from . import safetensors
+    from . import packed_experts, safetensors
     from .rope import plain_frequencies, rope_frequencies, rotate
 except ImportError:  # run with this folder on the path
+    import packed_experts
     import safetensors
     from rope import plain_frequencies, rope_frequencies, rotate
 
@@ -47,7 +49,8 @@ FAMILIES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
             "Qwen2MoeForCausalLM": "qwen2_moe", "Qwen3MoeForCausalLM": "qwen3_moe",
             "Gemma2ForCausalLM": "gemma2", "Gemma3ForCausalLM": "gemma3_text",
             "Phi3ForCausalLM": "phi3", "Olmo2ForCausalLM": "olmo2", "Olmo3ForCausalLM": "olmo3",
-            "GraniteForCausalLM": "granite", "SmolLM3ForCausalLM": "smollm3"}
+            "GraniteForCausalLM": "granite", "SmolLM3ForCausalLM": "smollm3",
+            "GemmaForCausalLM": "gemma", "GraniteMoeForCausalLM": "granitemoe", "GptOssForCausalLM": "gpt_oss"}
 
 
 class Config:
@@ -81,7 +84,8 @@ class Config:
         self.mlp_bias = said.get("mlp_bias", False)
         self.olmo = self.family in ("olmo2", "olmo3")
         self.qk_norm = self.olmo or self.family in ("qwen3", "qwen3_moe", "gemma3_text")
-        self.gemma = self.family in ("gemma2", "gemma3_text")
+        self.gemma = self.family in ("gemma", "gemma2", "gemma3_text")
+        self.sinks = self.family == "gpt_oss"
         self.embedding_scale = said.get("embedding_multiplier", 1)
         if self.gemma:  # the scale is of the weights' type
             dtype = getattr(torch, said["torch_dtype"])
@@ -108,6 +112,9 @@ class Config:
         if self.family == "mixtral":
             self.experts = [said["num_local_experts"]] * self.layers
             self.expert_width, self.shared_width, self.normalised = self.intermediate, 0, True
+        elif self.family in ("granitemoe", "gpt_oss"):
+            self.experts = [said["num_local_experts"]] * self.layers
+            self.expert_width = self.intermediate
         elif self.family in ("qwen2_moe", "qwen3_moe"):
             step, plain = said.get("decoder_sparse_step", 1), said.get("mlp_only_layers") or []
             self.experts = [said["num_experts"] if (i + 1) % step == 0 and i not in plain else 0 for i in range(self.layers)]
@@ -122,7 +129,9 @@ class Config:
             return [window if kind == "sliding_attention" else None for kind in said["layer_types"]]
         if self.family in ("mistral", "phi3"):
             return [window] * self.layers
-        if self.gemma or self.family == "olmo3":
+        if self.family == "gpt_oss":
+            return [None if i % 2 else window for i in range(self.layers)]
+        if self.family in ("gemma2", "gemma3_text", "olmo3"):
             pattern = said.get("sliding_window_pattern", {"gemma2": 2, "gemma3_text": 6, "olmo3": 4}[self.family])
             return [window if (i + 1) % pattern else None for i in range(self.layers)]
         if self.family.startswith("qwen") and said.get("use_sliding_window", False):
@@ -163,6 +172,8 @@ class Attention(nn.Module):
         else:
             self.q_proj, self.k_proj, self.v_proj = (nn.Linear(c.hidden, width, bias=c.qkv_bias) for width in self.widths)
         self.o_proj = nn.Linear(c.heads * c.head_dim, c.hidden, bias=c.o_bias)
+        if c.sinks:
+            self.sinks = nn.Parameter(torch.zeros(c.heads))
         if c.qk_norm:
             self.q_norm = norm(c, self.widths[0] if c.olmo else c.head_dim)
             self.k_norm = norm(c, self.widths[1] if c.olmo else c.head_dim)
@@ -183,7 +194,10 @@ class Attention(nn.Module):
         k = k.repeat_interleave(c.heads // c.kv_heads, dim=1)
         v = v.repeat_interleave(c.heads // c.kv_heads, dim=1)
         scores = soft_cap(q @ k.transpose(-1, -2) * c.score_scale, c.score_cap) + mask
-        seen = F.softmax(scores.float(), dim=-1).to(v.dtype) @ v
+        if c.sinks:  # what no position is seen for: a score that all queries of a head have beside those of the keys
+            scores = torch.cat([scores, self.sinks.view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
+        shares = F.softmax(scores.float(), dim=-1)[..., :k.shape[-2]]
+        seen = shares.to(v.dtype) @ v
         return self.o_proj(seen.transpose(1, 2).reshape(x.shape[0], x.shape[1], -1))
 
 
@@ -239,9 +253,10 @@ class Layer(nn.Module):
     def __init__(self, c, index):
         super().__init__()
         self.self_attn = Attention(c)
-        self.feed_forward = "block_sparse_moe" if c.family == "mixtral" else "mlp"
+        self.feed_forward = "block_sparse_moe" if c.family in ("mixtral", "granitemoe") else "mlp"
         experts = c.experts[index]
-        self.add_module(self.feed_forward, Mixture(c, experts) if experts else MLP(c, c.intermediate))
+        mixture = {"granitemoe": packed_experts.GraniteMixture, "gpt_oss": packed_experts.GptOssMixture}.get(c.family, Mixture)
+        self.add_module(self.feed_forward, mixture(c, experts) if experts else MLP(c, c.intermediate))
         self.input_layernorm = norm(c, c.hidden)
         self.post_attention_layernorm = norm(c, c.hidden)
         self.scale = c.residual_scale
@@ -283,7 +298,7 @@ class Decoder(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.embed_tokens = nn.Embedding(c.vocabulary, c.hidden)
-        kind = GemmaLayer if c.gemma else OlmoLayer if c.olmo else Layer
+        kind = GemmaLayer if c.gemma and c.family != "gemma" else OlmoLayer if c.olmo else Layer
         self.layers = nn.ModuleList(kind(c, i) for i in range(c.layers))
         self.norm = norm(c, c.hidden)
 

@@ -53,6 +53,10 @@ CASES.update({
     "olmo2": ("olmo2", lambda name: "F32", {"num_key_value_heads": 1}),
     "olmo3": ("olmo3", lambda name: "F32", {"num_hidden_layers": 4, "sliding_window": 20, "rope_scaling": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}}),
+    "gemma": ("gemma", lambda name: "F32", {}),
+    "granitemoe": ("granitemoe", lambda name: "F32", {}),
+    "gpt_oss": ("gpt_oss", lambda name: "F32", {}),
+    "gpt_oss_mxfp4": ("gpt_oss", lambda name: "MXFP4" if ".experts." in name else "F32", {"intermediate_size": 64}),
     "smollm3": ("smollm3", lambda name: "F32", {"num_hidden_layers": 4, "tie_word_embeddings": True}),
 })
 

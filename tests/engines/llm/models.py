@@ -49,6 +49,10 @@ CASES = {
     "mixtral": ("mixtral", "float32", 60, {"num_key_value_heads": 1}),
     "qwen2_moe": ("qwen2_moe", "float32", 60, {"mlp_only_layers": [1], "moe_intermediate_size": 37}),
     "qwen3_moe": ("qwen3_moe", "float32", 60, {"decoder_sparse_step": 2, "tie_word_embeddings": True}),
+    "gemma": ("gemma", "float32", 60, {"num_key_value_heads": 1}),
+    "granitemoe": ("granitemoe", "float32", 60, {}),
+    "gpt_oss": ("gpt_oss", "float32", 150, {"num_attention_heads": 6, "num_key_value_heads": 2}),
+    "gpt_oss_bf16": ("gpt_oss", "bfloat16", 60, {"num_local_experts": 4, "num_experts_per_tok": 4}),
     # Rounding chooses other experts here and there; this one uses all.
     "qwen3_moe_bf16": ("qwen3_moe", "bfloat16", 60, {"num_experts": 4, "num_experts_per_tok": 4}),
     "vision": ("llama", "float32", 40, {}),

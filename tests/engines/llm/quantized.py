@@ -113,6 +113,20 @@ def fp8_tensor(w):
     return numbers, {"weight": codes, "weight_scale": scale.reshape(())}
 
 
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def mxfp4(w):
+    """[…][inputs]: 32 neighbours share an exponent; the first of two numbers in a byte is the lower half."""
+    b = w.reshape(*w.shape[:-1], -1, 32)
+    exponent = (b.abs().amax(-1) / 6).log2().ceil().clamp(-20, 20)
+    scale = torch.exp2(exponent)[..., None]
+    at = ((b.abs() / scale)[..., None] - E2M1).abs().argmin(-1)
+    codes = at + 8 * (b < 0)
+    return (E2M1[at] * b.sign() * scale).reshape(w.shape), {
+        "blocks": (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8), "scales": (exponent + 127).to(torch.uint8)}
+
+
 def compressed(form, **weights):
     return {"quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"], "config_groups": {
         "group_0": {"targets": ["Linear"], "weights": {"type": "int", "dynamic": False, **weights}}}}
@@ -169,6 +183,27 @@ def write(folder, quantize, said):
     safetensors.save(os.path.join(folder, "expected.safetensors"), {"ids": ids[0].int(), "logits": model(ids)[0]})
 
 
+def write_mxfp4(folder, said):
+    """gpt-oss as it is published: the experts alone are in fewer bits."""
+    os.makedirs(folder)
+    model = transformer.Transformer(transformer.Config(said))
+    random_model.randomize(model, SEED)
+    stored = {}
+    for name, p in model.named_parameters():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            numbers, parts = mxfp4(p.detach().transpose(1, 2).contiguous())
+            p.copy_(numbers.transpose(1, 2))
+            stored.update({f"{name}_{part}": tensor for part, tensor in parts.items()})
+        else:
+            p.copy_(p.bfloat16().float())
+            stored[name] = p.detach().bfloat16()
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(said, f, indent=1)
+    safetensors.save(os.path.join(folder, "model.safetensors"), stored, {"format": "pt"})
+    ids = random_model.prompt(model, 40, SEED)
+    safetensors.save(os.path.join(folder, "expected.safetensors"), {"ids": ids[0].int(), "logits": model(ids)[0]})
+
+
 @torch.no_grad()
 def main():
     torch.set_num_threads(1)
@@ -176,6 +211,10 @@ def main():
         said = random_model.configuration("llama", "float16", False)
         said.update(more, quantization_config=config)
         write(os.path.join(sys.argv[1], name), quantize, said)
+    said = random_model.configuration("gpt_oss", "bfloat16", False)
+    said.update(quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]},
+                num_local_experts=4, num_experts_per_tok=4)  # rounding chooses no others
+    write_mxfp4(os.path.join(sys.argv[1], "mxfp4"), said)
 
 
 if __name__ == "__main__":

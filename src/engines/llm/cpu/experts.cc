@@ -28,6 +28,8 @@ uint32_t rows_of_block(const ExpertShape& shape, uint32_t hidden, WeightFormat f
 Experts::Experts(const Shape& shape, WeightFormat form, Multiplier& multiply, ThreadTeam& team, uint32_t max_rows)
     : shape_(*shape.experts),
       hidden_(shape.hidden),
+      activation_(shape.activation),
+      scale_(shape.residual_scale),
       form_(form),
       multiply_(multiply),
       team_(team),
@@ -82,6 +84,7 @@ void Experts::choose(const float* scores, std::vector<uint32_t>& order, Choice* 
   }
   if (shape_.normalised)
     for (uint32_t i = 0; i < shape_.used; ++i) to[i].share /= used;
+  for (uint32_t i = 0; i < shape_.used; ++i) to[i].share *= scale_;
 }
 
 void Experts::place(Activations normed, uint32_t rows) {
@@ -112,7 +115,7 @@ void Experts::answer(const ExpertWeights& weights) {
   each([&](uint32_t expert, size_t slot, uint32_t rows) {
     return Multiplier::Part{{gathered_.data() + slot * in, in}, rows, expert, gated_.data() + slot * between};
   });
-  multiply_.run_gated(parts_, weights.gate_up, weights.gate_up.panels / shape_.count, between);
+  multiply_.run_gated(parts_, weights.gate_up, weights.gate_up.panels / shape_.count, between, activation_);
   each([&](uint32_t expert, size_t slot, uint32_t rows) {
     return Multiplier::Part{
         {gated_.data() + slot * between, between}, rows, expert, answers_.data() + slot * hidden_ * sizeof(float)};
@@ -137,11 +140,11 @@ void Experts::add_shared(Activations normed, uint32_t rows, const ExpertWeights&
   const size_t between = activation_stride(form_, shape_.shared_width);
   float *gates = scores_.as<float>(), *answers = answers_.as<float>();
   multiply_.run(normed, rows, weights.shared_gate, Into::kStore, gates, 1);
-  multiply_.run_gated(normed, rows, weights.shared_gate_up, gated_.data(), between);
+  multiply_.run_gated(normed, rows, weights.shared_gate_up, gated_.data(), between, activation_);
   multiply_.run({gated_.data(), between}, rows, weights.shared_down, Into::kStore, answers, hidden_);
   team_.run(rows, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t r = from; r < to; ++r) {
-      const float gate = sigmoid(gates[r]);
+      const float gate = sigmoid(gates[r]) * scale_;
       for (size_t d = size_t(r) * hidden_; d < size_t(r + 1) * hidden_; ++d) x[d] += gate * answers[d];
     }
   });

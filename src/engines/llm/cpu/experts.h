@@ -2,7 +2,10 @@
 //
 //   Mixtral     A. Jiang et al.: Mixtral of Experts, arXiv 2401.04088
 //   Qwen2-MoE   A. Yang et al.: Qwen2 Technical Report, arXiv 2407.10671: an expert beside them that sees every
-//   position Qwen3-MoE   Qwen3 Technical Report, arXiv 2505.09388
+//               position
+//   Qwen3-MoE   Qwen3 Technical Report, arXiv 2505.09388
+//   granitemoe  Granite 3.0 Language Models: what they add is scaled
+//   gpt-oss     gpt-oss-120b & gpt-oss-20b Model Card, arXiv 2508.10925: router and experts have biases
 //
 // Rows that go to the same expert are multiplied together, all experts in one go on all threads. A row's answers are
 // added in the order of its experts, so that its result is the same to the last bit alone and in any batch.
@@ -41,6 +44,8 @@ class Experts {
 
   const ExpertShape& shape_;
   const uint32_t hidden_;
+  const Activation activation_;
+  const float scale_;  // of all answers
   const WeightFormat form_;
   Multiplier& multiply_;
   ThreadTeam& team_;

@@ -69,10 +69,11 @@ struct Attention {
   std::byte* out;  // [queries][group][out_dim]
   size_t out_stride;
   uint32_t out_dim;
-  float* scratch;  // attention_scratch() floats
-  uint32_t all;    // 0: a query sees the positions up to its own; else every query sees [0, all), without a window
-  uint32_t reach;  // of `all`: those that are at most so far to either side; 0: all
-  float cap;       // scores become cap * tanh(score / cap); 0: they stay
+  float* scratch;      // attention_scratch() floats
+  uint32_t all;        // 0: a query sees the positions up to its own; else every query sees [0, all), without a window
+  uint32_t reach;      // of `all`: those that are at most so far to either side; 0: all
+  const float* sinks;  // of the group's heads: a score for which no position is seen; null: there are none
+  float cap;           // scores become cap * tanh(score / cap); 0: they stay
 };
 constexpr uint32_t kAttentionRows = 24;  // queries * group at most
 constexpr uint32_t kAttentionChunk = 128;
@@ -104,7 +105,9 @@ struct Kernels {
   void (*swiglu[2])(const float* x, uint32_t pairs, std::byte* out);
   void (*geglu[2])(const float* x, uint32_t pairs, std::byte* out);       // the same with gelu
   void (*geglu_tanh[2])(const float* x, uint32_t pairs, std::byte* out);  // with gelu_tanh
-  void (*gelu[2])(const float* x, uint32_t n, std::byte* out);            // with the error function
+  // (x[i + 16] + 1) * g sigmoid(1.702 g), g being x[i]; g is at most 7, x[i + 16] from -7 to 7 (gpt-oss).
+  void (*swiglu_clamped[2])(const float* x, uint32_t pairs, std::byte* out);
+  void (*gelu[2])(const float* x, uint32_t n, std::byte* out);       // with the error function
   void (*gelu_tanh[2])(const float* x, uint32_t n, std::byte* out);  // its approximation with the hyperbolic tangent
   float (*maximum)(const float* x, size_t n);
   float (*sum_exp)(const float* x, size_t n, float shift);          // sum of e^(x - shift)

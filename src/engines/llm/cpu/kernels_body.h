@@ -116,6 +116,7 @@ constexpr Kernels make_table(std::string_view name) {
           {swiglu<F32>, swiglu<Bf16>},
           {geglu<F32>, geglu<Bf16>},
           {geglu_tanh<F32>, geglu_tanh<Bf16>},
+          {swiglu_clamped<F32>, swiglu_clamped<Bf16>},
           {gelu<F32>, gelu<Bf16>},
           {gelu_tanh<F32>, gelu_tanh<Bf16>},
           largest,

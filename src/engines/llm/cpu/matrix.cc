@@ -109,6 +109,7 @@ void add_bias(const Matrix& w, uint32_t first, uint32_t n, float* to) {
 uint32_t output_of(uint32_t first, Lay lay, uint32_t rows, uint32_t row) {
   if (lay == Lay::kInOrder) return first + row;
   if (lay == Lay::kHalves && row >= rows / 2) first += 1, row -= rows / 2;
+  if (lay == Lay::kInTurn) first += row % 2, row /= 2;
   return (first + row / 16 * 2) * 16 + row % 16;
 }
 
@@ -157,6 +158,7 @@ Gate gate_of(const Kernels& kernels, Activation by, WeightFormat form) {
   switch (by) {
     case Activation::kGelu: return kernels.geglu[size_t(form)];
     case Activation::kGeluTanh: return kernels.geglu_tanh[size_t(form)];
+    case Activation::kClampedSwiglu: return kernels.swiglu_clamped[size_t(form)];
     case Activation::kSilu: break;
   }
   return kernels.swiglu[size_t(form)];

@@ -37,8 +37,8 @@ struct Matrix {
 
 // Where the outputs of one array go: array row r becomes output first + r, or, in pairs of panels, every other panel
 // beginning with panel `first` (the gates and the ups of an MLP lie side by side). Where one array has both, the first
-// half of its rows are the gates.
-enum class Lay : uint8_t { kInOrder, kEveryOtherPanel, kHalves };
+// half of its rows are the gates, or every other row is one.
+enum class Lay : uint8_t { kInOrder, kEveryOtherPanel, kHalves, kInTurn };
 struct Source {
   const Weight* weight = nullptr;
   uint32_t first = 0;

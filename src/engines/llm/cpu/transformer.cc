@@ -320,6 +320,7 @@ void Transformer::attend(const Step& step, uint32_t layer) {
       a.position = step.positions[token], a.window = shape_.windows[layer];
       a.scale = shape_.score_scale(), a.cap = shape_.attention_cap;
       a.all = shape_.causal ? 0 : row.length;
+      if (const auto& sinks = model_.weights.layers[layer].sinks; !sinks.empty()) a.sinks = &sinks[piece.head * group];
       a.kept = kv_.kept(), a.kv = kv_.of(kept_at(shape_, layer), piece.head), a.block_stride = kv_.block_bytes();
       a.table = step.tables.data() + row.table, a.tiles_per_block = kv_.block_size() / kTile;
       a.out = mixed_.data() + at_[token] * stride + size_t(piece.head) * group * shape_.head_dim * size;

@@ -16,22 +16,35 @@ ExpertNames expert_names(const Shape& s) {
   return {"mlp.", "gate_proj", "up_proj", "down_proj"};
 }
 
-ExpertWeights load_experts(const Shape& s, const std::string& prefix, ParameterReader& load, Keep keep) {
+// Gates and ups of an expert lie in two arrays, or row by row in one.
+void add_gate_up(const ExpertNames& names, const std::string& expert, uint32_t width, uint32_t first_panel,
+                 const Store& store, std::vector<ParameterReader::Part>& parts) {
+  const std::string both = expert + "gate_up_proj";
+  if (store.has(both + ".weight") || store.has(both + ".blocks")) {
+    parts.push_back({both, 2 * width, first_panel, Lay::kInTurn});
+    return;
+  }
+  parts.push_back({expert + names.gate, width, first_panel, Lay::kEveryOtherPanel});
+  parts.push_back({expert + names.up, width, first_panel + 1, Lay::kEveryOtherPanel});
+}
+
+ExpertWeights load_experts(const Shape& s, const std::string& prefix, const Store& store, ParameterReader& load,
+                           Keep keep) {
   const ExpertShape& e = *s.experts;
   const ExpertNames names = expert_names(s);
   const std::string mixture = prefix + names.mixture;
   const uint32_t wide = gated_outputs(e.width), out = (s.hidden + 15) / 16 * 16;
+  const Bias bias = e.biased ? Bias::kYes : Bias::kNo;
   std::vector<ParameterReader::Part> gate_up, down;
   for (uint32_t i = 0; i < e.count; ++i) {
     const std::string expert = mixture + "experts." + std::to_string(i) + ".";
-    gate_up.push_back({expert + names.gate, e.width, i * (wide / 16), Lay::kEveryOtherPanel});
-    gate_up.push_back({expert + names.up, e.width, i * (wide / 16) + 1, Lay::kEveryOtherPanel});
+    add_gate_up(names, expert, e.width, i * (wide / 16), store, gate_up);
     down.push_back({expert + names.down, s.hidden, i * out});
   }
   ExpertWeights to;
-  to.router = load.matrix(e.count, s.hidden, {{mixture + "gate", e.count}}, Bias::kNo);
-  to.gate_up = load.matrix(e.count * wide, s.hidden, gate_up, Bias::kNo, keep);
-  to.down = load.matrix(e.count * out, e.width, down, Bias::kNo, keep);
+  to.router = load.matrix(e.count, s.hidden, {{mixture + "gate", e.count}}, bias);
+  to.gate_up = load.matrix(e.count * wide, s.hidden, gate_up, bias, keep);
+  to.down = load.matrix(e.count * out, e.width, down, bias, keep);
   if (e.shared_width == 0) return to;
   const std::string shared = mixture + "shared_expert.";
   to.shared_gate = load.matrix(1, s.hidden, {{mixture + "shared_expert_gate", 1}}, Bias::kNo);
@@ -67,12 +80,20 @@ void load_norms(const Shape& s, const std::string& prefix, ParameterReader& load
   }
 }
 
-Layer load_layer(const Shape& s, uint32_t index, const std::string& prefix, ParameterReader& load, Keep keep) {
+// A folder calls them without ".weight".
+std::vector<float> load_sinks(const Shape& s, const std::string& attention, const Store& store, ParameterReader& load) {
+  const std::string name = attention + "sinks";
+  return load.floats(store.has(name) ? name : name + ".weight", {s.heads});
+}
+
+Layer load_layer(const Shape& s, uint32_t index, const std::string& prefix, const Store& store, ParameterReader& load,
+                 Keep keep) {
   auto bias = [](bool is) { return is ? Bias::kYes : Bias::kNo; };
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   const std::string attention = prefix + "self_attn.";
   Layer layer;
   load_norms(s, prefix, load, layer);
+  if (s.sinks) layer.sinks = load_sinks(s, attention, store, load);
   if (s.fused)
     layer.qkv = load.matrix(q + 2 * kv, s.hidden, {{attention + "qkv_proj", q + 2 * kv}}, bias(s.qkv_bias), keep);
   else
@@ -82,7 +103,7 @@ Layer load_layer(const Shape& s, uint32_t index, const std::string& prefix, Para
                     bias(s.qkv_bias), keep);
   layer.out = load.matrix(s.hidden, q, {{attention + "o_proj", s.hidden}}, bias(s.out_bias), keep);
   if (s.is_mixture(index)) {
-    layer.experts = load_experts(s, prefix, load, keep);
+    layer.experts = load_experts(s, prefix, store, load, keep);
     return layer;
   }
   const std::string mlp = prefix + "mlp.";
@@ -113,7 +134,7 @@ base::Result<Weights> load_weights(const Shape& shape, const Store& store, Weigh
         load.matrix(shape.vocabulary, shape.hidden, {{head_of(store), shape.vocabulary}}, ParameterReader::Bias::kNo);
   w.norm = load_norm(shape, root + "norm", shape.hidden, load);
   for (uint32_t i = 0; i < shape.layers && load.status().ok(); ++i)
-    w.layers.push_back(load_layer(shape, i, root + "layers." + std::to_string(i) + ".", load, keep));
+    w.layers.push_back(load_layer(shape, i, root + "layers." + std::to_string(i) + ".", store, load, keep));
   if (!load.status().ok()) return load.status();
   if (auto s = store.intact(); !s.ok()) return s;
   return w;

@@ -20,6 +20,7 @@ struct Layer {
   std::vector<float> input_norm, post_norm;     // before attention, before the MLP; empty: there is none
   std::vector<float> attention_norm, mlp_norm;  // of what these add; empty: it is added as it is
   std::vector<float> q_norm, k_norm;            // per head, or of all together; empty when the model has none
+  std::vector<float> sinks;                     // per query head; empty: there are none
   Matrix qkv, out, gate_up, down;               // q, k, v one after the other; gates and ups in turns of a panel
   ExpertWeights experts;                        // in place of gate_up and down
 };

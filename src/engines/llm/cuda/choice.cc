@@ -22,6 +22,7 @@ std::string_view cpu_only(const Options& options) {
 // The part of a layer that no kernel of a device does; empty: there is none.
 std::string_view only_on_cpu(const Shape& s) {
   if (s.norms != Norms::kInputs) return "norms of what attention and the MLP add";
+  if (s.sinks) return "attention sinks";
   if (s.qk_norm_whole) return "norms of all heads together";
   if (s.norms_less_one) return "norms' weights less 1";
   if (s.activation != Activation::kSilu) return "gates by another curve than silu";

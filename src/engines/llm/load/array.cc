@@ -46,6 +46,11 @@ uint64_t Array::elements() const {
 
 void read_floats(const Array& array, uint64_t from, uint64_t n, float* out) {
   if (n == 0) return;  // of nothing there may be no address
+  if (array.swapped) {
+    const uint64_t rows = array.shape[0], columns = array.shape[1];
+    for (uint64_t i = from; i < from + n; ++i) read_in_order(array, i % columns * rows + i / columns, 1, out++);
+    return;
+  }
   if (array.head_rows == 0) return read_in_order(array, from, n, out);
   const uint64_t row = array.elements() / array.shape[0];
   while (n > 0) {

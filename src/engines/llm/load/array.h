@@ -17,6 +17,7 @@ enum class Stored : uint8_t {
   kFp8,    // E4M3: no infinities
   kInt8,   //
   kInt32,  // mostly numbers of fewer bits, several in each
+  kUint8,  //
   kOther,
   // Blocks of numbers that share scales (gguf_blocks.h).
   kQ4_0,
@@ -43,6 +44,7 @@ struct Array {
   std::span<const std::byte> data{};  // in the file
   // Rows of a head of which the file has those of the two halves in turn: 0, n / 2, 1, n / 2 + 1, ... 0: in order.
   uint32_t head_rows = 0;
+  bool swapped = false;  // of two sizes, the file has [shape[1]][shape[0]]
 
   uint64_t elements() const;
   // Where the file has that row.

@@ -12,23 +12,33 @@ using nlohmann::json;
 
 constexpr uint32_t kMostWindow = 1 << 24, kMostLayers = 1024, kMostExperts = 1024, kMostWidth = 1 << 19;
 
-constexpr std::string_view kKnown[] = {kLlama, kMistral, kQwen2,   kQwen3,   kGemma2,  kGemma3,   kPhi3,
-                                       kOlmo2, kOlmo3,   kGranite, kSmolLm3, kMixtral, kQwen2Moe, kQwen3Moe};
+constexpr std::string_view kKnown[] = {kLlama,    kMistral,  kQwen2, kQwen3,      kGemma2,  kGemma3,
+                                       kPhi3,     kOlmo2,    kOlmo3, kGranite,    kSmolLm3, kMixtral,
+                                       kQwen2Moe, kQwen3Moe, kGemma, kGraniteMoe, kGptOss};
 // Their text part is what is known here.
 constexpr std::string_view kGemma3Seeing = "Gemma3ForConditionalGeneration";
 
+// Those with norms of what their parts make.
 bool is_gemma(const std::string& architecture) { return architecture == kGemma2 || architecture == kGemma3; }
 
 bool is_qwen2(const std::string& architecture) { return architecture == kQwen2 || architecture == kQwen2Moe; }
 
 bool is_mixture(const std::string& architecture) {
-  return architecture == kMixtral || architecture == kQwen2Moe || architecture == kQwen3Moe;
+  return architecture == kMixtral || architecture == kQwen2Moe || architecture == kQwen3Moe ||
+         architecture == kGraniteMoe || architecture == kGptOss;
 }
 
 bool is_olmo(const std::string& architecture) { return architecture == kOlmo2 || architecture == kOlmo3; }
 
 // The values that transformers takes where a file says nothing, where they are not those of all families.
 std::string_view defaults_of(const std::string& architecture) {
+  if (architecture == kGemma)
+    return R"({"vocab_size": 256000, "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28,
+               "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256, "rms_norm_eps": 1e-6,
+               "max_position_embeddings": 8192, "tie_word_embeddings": true})";
+  if (architecture == kGptOss)
+    return R"({"head_dim": 64, "num_key_value_heads": 8, "rope_theta": 150000.0, "max_position_embeddings": 131072,
+               "sliding_window": 128, "attention_bias": true})";
   if (architecture == kGemma2)
     return R"({"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
                "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "query_pre_attn_scalar": 256,
@@ -41,17 +51,18 @@ std::string_view defaults_of(const std::string& architecture) {
                "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
                "sliding_window": 4096, "sliding_window_pattern": 6})";
   if (architecture == kOlmo3) return R"({"sliding_window": 4096, "sliding_window_pattern": 4})";
-  if (architecture == kGranite) return R"({"rms_norm_eps": 1e-6})";
+  if (architecture == kGranite || architecture == kGraniteMoe) return R"({"rms_norm_eps": 1e-6})";
   if (architecture == kSmolLm3)
     return R"({"rms_norm_eps": 1e-6, "rope_theta": 2e6, "max_position_embeddings": 32768, "tie_word_embeddings": true})";
   return "{}";
 }
 
 void read_gemma(ConfigFields& f, Shape& s) {
-  s.norms = Norms::kBoth, s.activation = Activation::kGeluTanh;
+  s.activation = Activation::kGeluTanh;
   s.norms_less_one = f.flag_or("norms_less_one", true);  // ours, for GGUF files, which have them whole
-  s.qk_norm = s.architecture == kGemma3;
   s.embedding_scale = std::sqrt(float(s.hidden)), s.embedding_rounded = true;
+  if (s.architecture == kGemma) return;
+  s.norms = Norms::kBoth, s.qk_norm = s.architecture == kGemma3;
   s.attention_scale = float(1 / std::sqrt(f.real_or("query_pre_attn_scalar", 1e-3, 1e6, s.head_dim)));
   s.attention_cap = float(f.real_or("attn_logit_softcapping", 1e-3, 1e6, 0));
   // 0 is no cap, in GGUF files.
@@ -79,7 +90,14 @@ void read_smollm3(ConfigFields& f, Shape& s) {
   for (uint32_t i = 0; i < s.layers; ++i) s.unturned[i] = turned[i] == 0;
 }
 
+void read_gpt_oss(ConfigFields& f, Shape& s) {
+  s.sinks = true, s.activation = Activation::kClampedSwiglu;
+  if (f.real_or("swiglu_limit", 0, 1e6, 7) != 7) f.fail("swiglu_limit", "is not 7", base::Code::kUnimplemented);
+}
+
 void check_activation(ConfigFields& f, const Shape& s) {
+  // Files of Gemma 1 say gelu where they mean its approximation, as transformers knows.
+  if (s.architecture == kGemma && !f.has("hidden_activation")) return;
   const bool gelu = s.activation == Activation::kGeluTanh;
   const char* name = gelu && (f.has("hidden_activation") || !f.has("hidden_act")) ? "hidden_activation" : "hidden_act";
   const std::string act = f.text_or(name, gelu ? "gelu_pytorch_tanh" : "silu");
@@ -146,29 +164,32 @@ void read_family(ConfigFields& f, Shape& s) {
   s.out_bias = !qwen2 && bias;
   s.mlp_bias = f.flag_or("mlp_bias", false);
   s.fused = s.architecture == kPhi3;
-  if (is_gemma(s.architecture)) read_gemma(f, s);
-  if (s.architecture == kGranite) read_granite(f, s);
+  if (is_gemma(s.architecture) || s.architecture == kGemma) read_gemma(f, s);
+  if (s.architecture == kGranite || s.architecture == kGraniteMoe) read_granite(f, s);
+  if (s.architecture == kGptOss) read_gpt_oss(f, s);
   if (s.architecture == kSmolLm3) read_smollm3(f, s);
   if (is_olmo(s.architecture)) s.norms = Norms::kOutputs, s.qk_norm = s.qk_norm_whole = true;
   check_activation(f, s);
 }
 
-// Mixtral's layers are all mixtures; of Qwen's every so-many-th is, but for those that are named.
+// Layers of Mixtral, granitemoe and gpt-oss are all mixtures; of Qwen's every so-many-th is, but for those that are
+// named.
 std::optional<ExpertShape> read_experts(ConfigFields& f, const Shape& s) {
   if (!is_mixture(s.architecture)) {
     if (f.has("num_experts") || f.has("num_local_experts"))
       f.fail("num_experts", "is not supported for this architecture", base::Code::kUnimplemented);
     return {};
   }
-  const bool mixtral = s.architecture == kMixtral;
+  const bool all = s.architecture == kMixtral || s.architecture == kGraniteMoe || s.architecture == kGptOss;
   ExpertShape out;
-  out.count = f.count(mixtral ? "num_local_experts" : "num_experts", 1, kMostExperts);
+  out.biased = s.architecture == kGptOss;
+  out.count = f.count(all ? "num_local_experts" : "num_experts", 1, kMostExperts);
   out.used = f.count("num_experts_per_tok", 1, kMostExperts);
-  out.width = mixtral ? s.intermediate : f.count("moe_intermediate_size", 1, kMostWidth);
+  out.width = all ? s.intermediate : f.count("moe_intermediate_size", 1, kMostWidth);
   if (s.architecture == kQwen2Moe) out.shared_width = f.count("shared_expert_intermediate_size", 1, kMostWidth);
-  out.normalised = mixtral || f.flag_or("norm_topk_prob", false);
+  out.normalised = all || f.flag_or("norm_topk_prob", false);
   out.layers.assign(s.layers, true);
-  if (mixtral) return out;
+  if (all) return out;
   const uint32_t step = f.count_or("decoder_sparse_step", 1, kMostLayers, 1);
   for (uint32_t i = 0; i < s.layers; ++i) out.layers[i] = (i + 1) % step == 0;
   for (uint32_t i : f.ids_or_none("mlp_only_layers", kMostLayers))
@@ -177,13 +198,17 @@ std::optional<ExpertShape> read_experts(ConfigFields& f, const Shape& s) {
 }
 
 // Mistral and Phi-3 slide in every layer when they have a window; Qwen from layer max_window_layers on, when it is told
-// to; Gemma and OLMo 3 in all but every few; SmolLM3 where heads do not turn, when it is told to; newer files say it
-// layer by layer.
+// to; gpt-oss in every other one, Gemma and OLMo 3 in all but every few; SmolLM3 where heads do not turn, when it is
+// told to; newer files say it layer by layer.
 std::vector<uint32_t> read_windows(ConfigFields& f, const Shape& shape) {
   std::vector<uint32_t> out(shape.layers, 0);
   uint32_t window = f.count_or("sliding_window", 1, kMostWindow, 0);
   if (window == 0 || (shape.architecture == kSmolLm3 && !f.flag_or("use_sliding_window", false))) return out;
   if (f.has("layer_types")) return windows_by_type(f, shape, window);
+  if (shape.architecture == kGptOss) {
+    for (uint32_t i = 0; i < shape.layers; i += 2) out[i] = window;
+    return out;
+  }
   if (is_gemma(shape.architecture) || shape.architecture == kOlmo3) {
     const uint32_t pattern = f.count_or("sliding_window_pattern", 1, kMostLayers, 1);
     for (uint32_t i = 0; i < shape.layers; ++i) out[i] = (i + 1) % pattern == 0 ? 0 : window;

@@ -15,7 +15,8 @@ inline constexpr std::string_view kLlama = "LlamaForCausalLM", kMistral = "Mistr
                                   kPhi3 = "Phi3ForCausalLM", kOlmo2 = "Olmo2ForCausalLM", kOlmo3 = "Olmo3ForCausalLM",
                                   kGranite = "GraniteForCausalLM", kSmolLm3 = "SmolLM3ForCausalLM",
                                   kMixtral = "MixtralForCausalLM", kQwen2Moe = "Qwen2MoeForCausalLM",
-                                  kQwen3Moe = "Qwen3MoeForCausalLM";
+                                  kQwen3Moe = "Qwen3MoeForCausalLM", kGemma = "GemmaForCausalLM",
+                                  kGraniteMoe = "GraniteMoeForCausalLM", kGptOss = "GptOssForCausalLM";
 
 inline bool is_qwen(std::string_view architecture) { return architecture.starts_with("Qwen"); }
 

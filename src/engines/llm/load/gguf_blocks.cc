@@ -105,7 +105,6 @@ void q6_k(const std::byte* bytes, Block& out) {
 }
 
 constexpr int8_t kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-constexpr int8_t kE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 void levels_of_32(const std::byte* bytes, const int8_t (&levels)[16], int8_t* out) {
   for (uint32_t i = 0; i < 16; ++i) {

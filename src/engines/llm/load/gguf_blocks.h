@@ -31,6 +31,9 @@
 
 namespace weir::llm {
 
+// Twice the numbers of E2M1.
+inline constexpr int8_t kE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 struct BlockFormat {
   uint32_t numbers = 0, bytes = 0;
   uint32_t group = 0;              // neighbours that share scale and offset

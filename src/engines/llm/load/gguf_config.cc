@@ -13,8 +13,9 @@ using nlohmann::json;
 
 // Tokens after which no answer goes on, by their names, since files name one or two of several.
 constexpr std::string_view kEnds[] = {
-    "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>",       "<|im_end|>", "<|end|>", "<|endoftext|>", "<end_of_turn>",
-    "<EOT>",      "<|eot|>",    "<｜end▁of▁sentence｜>", "</s>"};
+    "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>",       "<|im_end|>", "<|end|>",    "<|endoftext|>", "<end_of_turn>",
+    "<EOT>",      "<|eot|>",    "<｜end▁of▁sentence｜>", "</s>",       "<|return|>", "<|call|>"};
+constexpr std::string_view kEndOfMessage = "<|end|>";  // of gpt-oss, whose answers have several
 
 class ConfigWriter {
  public:
@@ -55,7 +56,7 @@ class ConfigWriter {
     f_.architecture = *architecture;
     out_["architectures"] = json::array({family->ours});
     has_experts_ = f_.whole(key("expert_count")).value_or(0) > 0;
-    if (has_experts_ && !is("llama") && !is_qwen_mixture())
+    if (has_experts_ && !is("llama") && !is("granitemoe") && !is_gpt_oss(f_.architecture) && !is_qwen_mixture())
       return f_.unsupported(key("expert_count"), "is not supported");
     if (f_.whole(key("pooling_type")).value_or(0) != 0)
       f_.unsupported(key("pooling_type"), "makes it a model of embeddings, which is served from safetensors alone");
@@ -66,7 +67,8 @@ class ConfigWriter {
   void set_sizes() {
     need("hidden_size", "embedding_length");
     need("num_hidden_layers", "block_count");
-    need("intermediate_size", is_qwen_mixture() ? "expert_feed_forward_length" : "feed_forward_length");
+    const bool of_experts = is_qwen_mixture() || (is("gpt-oss") && f_.has(key("expert_feed_forward_length")));
+    need("intermediate_size", of_experts ? "expert_feed_forward_length" : "feed_forward_length");
     need("max_position_embeddings", "context_length");
     const Array* embedding = f_.tensor("token_embd.weight");
     if (!embedding) return f_.fail(base::invalid("GGUF: no tensor 'token_embd.weight'"));
@@ -126,7 +128,8 @@ class ConfigWriter {
     constexpr size_t kMost = 64;
     for (size_t i = 0; tokens && types && i < std::min(tokens->size(), types->size()) && ids.size() <= kMost; ++i)
       if (((*types)[i] == kControl || (*types)[i] == kUserDefined) &&
-          std::find(std::begin(kEnds), std::end(kEnds), (*tokens)[i]) != std::end(kEnds))
+          std::find(std::begin(kEnds), std::end(kEnds), (*tokens)[i]) != std::end(kEnds) &&
+          !(is_gpt_oss(f_.architecture) && (*tokens)[i] == kEndOfMessage))
         add(int64_t(i));
     if (ids.size() <= kMost) out_["eos_token_id"] = ids;
   }

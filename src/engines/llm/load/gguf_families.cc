@@ -17,6 +17,9 @@ constexpr Renamed kGemmaNames[] = {{"post_attention_norm", "post_attention_layer
                                    {"post_ffw_norm", "post_feedforward_layernorm"}};
 constexpr Renamed kOlmoNames[] = {{"post_attention_norm", "post_attention_layernorm"},
                                   {"post_ffw_norm", "post_feedforward_layernorm"}};
+constexpr Renamed kGptOssNames[] = {{"attn_sinks", "self_attn.sinks"},
+                                    {"post_attention_norm", "post_attention_layernorm"},
+                                    {"attn_out", "self_attn.o_proj"}};  // Ollama's
 constexpr Renamed kPhi3Names[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 
 constexpr Renamed kBertNames[] = {{"attn_q", "attention.self.query"},
@@ -59,7 +62,11 @@ constexpr GgufFamily kGgufFamilies[] = {
     {"gemma3", kGemma3, false, kGemmaNames},
     {"phi3", kPhi3, false, kPhi3Names},
     {"granite", kGranite, true},
-    {"olmo2", kOlmo2, false, kOlmoNames},  // with a window OLMo 3
+    {"granitemoe", kGraniteMoe, true},
+    {"gemma", kGemma},
+    {"gpt-oss", kGptOss, false, kGptOssNames},
+    {"gptoss", kGptOss, false, kGptOssNames},  // Ollama's
+    {"olmo2", kOlmo2, false, kOlmoNames},      // with a window OLMo 3
     {"smollm3", kSmolLm3, true},
     {"bert", "BertModel", false, kBertNames, kBertOutside, "encoder.layer."},  // RoBERTa is called so, too
     {"nomic-bert", "NomicBertModel", false, kNomicNames, kNomicOutside, "encoder.layers."},
@@ -89,11 +96,22 @@ void refuse_local_base(GgufFields& f, const json& out) {
     f.unsupported(name, "is not that of all layers");
 }
 
+// In place of the default that config.json has.
+void write_head_dim(json& out) {
+  const auto heads = std::max<int64_t>(out["num_attention_heads"].get<int64_t>(), 1);
+  if (!out.contains("head_dim")) out["head_dim"] = out["hidden_size"].get<int64_t>() / heads;
+}
+
+void write_first_gemma(json& out) {
+  write_head_dim(out);
+  out["norms_less_one"] = false, out["hidden_activation"] = "gelu_pytorch_tanh";
+}
+
 void write_gemma(GgufFields& f, json& out) {
   const bool second = f.architecture == "gemma2";
   const auto heads = std::max<int64_t>(out["num_attention_heads"].get<int64_t>(), 1);
   const auto hidden = out["hidden_size"].get<int64_t>(), layers = out["num_hidden_layers"].get<int64_t>();
-  if (!out.contains("head_dim")) out["head_dim"] = hidden / heads;
+  write_head_dim(out);
   // The models of 27B, which llama.cpp knows by their layers, too.
   const bool largest = layers == (second ? 46 : 62);
   out["query_pre_attn_scalar"] = largest ? json(hidden / heads) : out["head_dim"];
@@ -112,6 +130,16 @@ void write_gemma(GgufFields& f, json& out) {
     out["rope_local_base_freq"] = base.value_or(10000);
   }
   if (auto cap = f.real(f.key("final_logit_softcapping"))) out["final_logit_softcapping"] = *cap;
+}
+
+// Every other layer slides, from the first one on. The model's own code does not round where its scaled frequencies
+// begin and end, as others do.
+void write_gpt_oss(GgufFields& f, json& out) {
+  write_head_dim(out);
+  if (auto window = f.whole(f.key("attention.sliding_window")); window && *window > 0) out["sliding_window"] = *window;
+  if (!out.contains("rope_scaling")) return;
+  if (f.architecture == "gptoss") out["rope_scaling"]["rope_type"] = "yarn";
+  out["rope_scaling"]["truncate"] = false;
 }
 
 void write_phi3(GgufFields& f, json& out) {
@@ -160,9 +188,12 @@ void write_qwen(GgufFields& f, json& out) {
 struct Known {
   std::string_view field, first, second = {};
 };
-constexpr Known kScales[] = {{"attn_logit_softcapping", "gemma2"}, {"final_logit_softcapping", "gemma2", "gemma3"},
-                             {"logit_scale", "granite"},           {"embedding_scale", "granite"},
-                             {"residual_scale", "granite"},        {"attention.scale", "granite"},
+constexpr Known kScales[] = {{"attn_logit_softcapping", "gemma2"},
+                             {"final_logit_softcapping", "gemma2", "gemma3"},
+                             {"logit_scale", "granite", "granitemoe"},
+                             {"embedding_scale", "granite", "granitemoe"},
+                             {"residual_scale", "granite", "granitemoe"},
+                             {"attention.scale", "granite", "granitemoe"},
                              {"expert_weights_scale", ""}};
 
 }  // namespace
@@ -193,9 +224,11 @@ void write_family(GgufFields& f, json& out) {
     if (f.architecture != first && f.architecture != second) f.refuse(field);
   if (f.architecture == "llama") return write_llama(f, out);
   if (f.architecture.starts_with("qwen")) return write_qwen(f, out);
+  if (f.architecture == "gemma") return write_first_gemma(out);
   if (f.architecture.starts_with("gemma")) return write_gemma(f, out);
   if (f.architecture == "phi3") return write_phi3(f, out);
-  if (f.architecture == "granite") return write_granite(f, out);
+  if (is_gpt_oss(f.architecture)) return write_gpt_oss(f, out);
+  if (f.architecture.starts_with("granite")) return write_granite(f, out);
   if (f.architecture == "olmo2") return write_olmo(f, out);
 }
 

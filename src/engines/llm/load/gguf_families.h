@@ -27,6 +27,7 @@ struct GgufFamily {
 // Null: it is not known here.
 const GgufFamily* gguf_family(std::string_view name);
 const GgufFamily* gguf_family(const Gguf& gguf);
+inline bool is_gpt_oss(std::string_view architecture) { return architecture == "gpt-oss" || architecture == "gptoss"; }
 // "llama, qwen2 and qwen3"
 std::string known_gguf_families();
 

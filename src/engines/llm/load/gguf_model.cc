@@ -108,9 +108,10 @@ struct TensorName {
     if (own && layer.empty()) ours = our_name(family->outside, core);
     if (ours.empty() && !own)
       ours = digits ? our_name(kInLayer, core) : layer.empty() ? our_name(kOutside, core) : ours;
-    if (ours.empty() || (kind != "weight" && kind != "bias")) return {};
+    const bool bare = kind.empty() && core == "attn_sinks";  // in Ollama's files
+    if (ours.empty() || (kind != "weight" && kind != "bias" && !bare)) return {};
     return (digits ? std::string(family ? family->layers : GgufFamily().layers) + std::string(layer) + "." : "") +
-           std::string(ours) + "." + std::string(kind);
+           std::string(ours) + "." + std::string(bare ? "weight" : kind);
   }
 };
 
@@ -145,15 +146,17 @@ base::Status part_experts(const Gguf& gguf, const std::string& name, const Tenso
   std::string_view which = our_name(kOfExperts, parts.core);
   const bool mixtral = is_mixtral(gguf);
   if (mixtral) which = our_name(kOfMixtral, which);
-  if (all.shape.size() != 3 || all.shape[0] > kMostExpertArrays || out.size() + all.shape[0] > kMostExpertArrays)
+  const bool bias = parts.kind == "bias";
+  if (all.shape.size() != (bias ? 2 : 3) || all.shape[0] == 0 || all.shape[0] > kMostExpertArrays ||
+      out.size() + all.shape[0] > kMostExpertArrays)
     return base::invalid("GGUF: '" + base::presentable(name, 100) + "' is not the experts of a layer");
   const std::string before = "model.layers." + std::string(parts.layer) +
                              (mixtral ? ".block_sparse_moe.experts." : ".mlp.experts."),
-                    after = "." + std::string(which) + ".weight";
+                    after = "." + std::string(which) + "." + std::string(parts.kind);
   const size_t bytes = all.data.size() / all.shape[0];
   for (uint64_t e = 0; e < all.shape[0]; ++e)
     out.emplace(before + std::to_string(e) + after,
-                Array{all.dtype, {all.shape[1], all.shape[2]}, all.data.subspan(e * bytes, bytes)});
+                Array{all.dtype, {all.shape.begin() + 1, all.shape.end()}, all.data.subspan(e * bytes, bytes)});
   return {};
 }
 
@@ -193,7 +196,8 @@ base::Result<Arrays> named_arrays(const Gguf& gguf) {
   for (const auto& [name, tensor] : gguf.tensors) {
     const TensorName parts(name);
     if (is_left_out(parts, family)) continue;
-    if (parts.is_numbered() && parts.kind == "weight" && !our_name(kOfExperts, parts.core).empty()) {
+    if (parts.is_numbered() && (parts.kind == "weight" || parts.kind == "bias") &&
+        !our_name(kOfExperts, parts.core).empty()) {
       if (auto s = part_experts(gguf, name, parts, tensor, out); !s.ok()) return s;
       continue;
     }

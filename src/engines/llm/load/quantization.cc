@@ -24,10 +24,12 @@ class QuantizationReader {
       read_awq(q);
     else if (method == "fp8")
       read_fp8(q);
+    else if (method == "mxfp4")
+      q.method = QuantMethod::kMxfp4;
     else if (method == "compressed-tensors")
       read_compressed(q);
     else
-      unknown("quant_method", method, "gptq, awq, fp8 and compressed-tensors");
+      unknown("quant_method", method, "gptq, awq, fp8, mxfp4 and compressed-tensors");
     if (!status_.ok()) config_.fail(status_);
     return q;
   }

@@ -12,6 +12,7 @@ enum class QuantMethod : uint8_t {
   kGptq,        // AutoGPTQ, GPTQModel: qweight, qzeros, scales, perhaps g_idx
   kAwq,         // AutoAWQ's GEMM form: qweight, qzeros, scales
   kFp8,         // weight in FP8 (E4M3) with weight_scale_inv, for blocks of it
+  kMxfp4,       // blocks of 32 numbers of 4 bits that share an exponent (expert_arrays.h)
   kCompressed,  // compressed-tensors: weight_packed, or weight in int8 or FP8, with weight_scale
 };
 

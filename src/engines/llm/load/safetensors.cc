@@ -31,9 +31,9 @@ uint32_t bits_of(std::string_view dtype) {
 }
 
 Stored stored_as(std::string_view dtype) {
-  static constexpr std::pair<std::string_view, Stored> kKnown[] = {{"F32", Stored::kF32},   {"F16", Stored::kF16},
-                                                                   {"BF16", Stored::kBf16}, {"F8_E4M3", Stored::kFp8},
-                                                                   {"I8", Stored::kInt8},   {"I32", Stored::kInt32}};
+  static constexpr std::pair<std::string_view, Stored> kKnown[] = {
+      {"F32", Stored::kF32}, {"F16", Stored::kF16},   {"BF16", Stored::kBf16}, {"F8_E4M3", Stored::kFp8},
+      {"I8", Stored::kInt8}, {"I32", Stored::kInt32}, {"U8", Stored::kUint8}};
   for (const auto& [name, stored] : kKnown)
     if (name == dtype) return stored;
   return Stored::kOther;

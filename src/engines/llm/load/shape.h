@@ -26,7 +26,7 @@ enum class Norms : uint8_t {
   kBoth,     // their inputs and their outputs (Gemma 2 and 3)
   kOutputs,  // their outputs alone (OLMo 2 and 3)
 };
-enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu };  // of the MLP's gates
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu };  // of the MLP's gates
 
 struct VisionShape {
   uint32_t image_size = 0, patch_size = 0, hidden = 0, depth = 0, heads = 0, intermediate = 0;
@@ -40,6 +40,7 @@ struct ExpertShape {
   uint32_t count = 0, used = 0, width = 0;
   uint32_t shared_width = 0;  // of the expert that sees every position, times a gate of its own; 0: there is none
   bool normalised = false;    // the shares of those that are used make 1
+  bool biased = false;        // the router and the experts
   std::vector<bool> layers;   // which layers are mixtures
 };
 
@@ -54,6 +55,7 @@ struct Shape {
   bool qkv_bias = false;       // Qwen2 always; others by attention_bias
   bool out_bias = false;
   bool mlp_bias = false;
+  bool sinks = false;             // every head has a score that no position is seen for
   bool encoder = false;           // makes embeddings: no output matrix, keys and values of one layer at a time
   bool causal = true;             // a position sees those up to its own; of encoders perhaps all
   std::vector<uint32_t> windows;  // per layer: how many positions it sees; 0 = all

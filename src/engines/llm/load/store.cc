@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engines/llm/load/expert_arrays.h"
 #include "engines/llm/load/fields.h"
 #include "text/model_json.h"
 
@@ -23,7 +24,12 @@ std::string show(std::span<const uint64_t> shape) {
 }
 
 std::string_view name_of(Stored stored) {
-  return stored == Stored::kFp8 ? "F8_E4M3" : stored == Stored::kInt8 ? "I8" : "I32";
+  switch (stored) {
+    case Stored::kFp8: return "F8_E4M3";
+    case Stored::kInt8: return "I8";
+    case Stored::kUint8: return "U8";
+    default: return "I32";
+  }
 }
 
 base::Result<std::set<std::string>> files_of(const std::string& index) {
@@ -75,6 +81,7 @@ base::Result<Store> Store::open(const Folder& folder, std::function<bool()> want
   }
   for (const auto& file : files)
     if (auto s = store.add(folder, file); !s.ok()) return s;
+  if (auto s = part_packed_experts(store.arrays_); !s.ok()) return s;
   return store;
 }
 

@@ -38,7 +38,7 @@ base::Result<Weight> Weight::find(const Store& store, const Quantization& how, c
 }
 
 uint64_t Weight::scale_memory(const Quantization& how, uint32_t outputs, uint32_t inputs) {
-  if (how.method == QuantMethod::kNone) return 0;
+  if (how.method == QuantMethod::kNone || how.method == QuantMethod::kMxfp4) return 0;
   const uint32_t group = how.block_inputs > 0 ? how.block_inputs : how.group;
   const uint64_t scales = uint64_t(outputs) * (group > 0 ? divided(inputs, group) : 1);
   return scales * (sizeof(float) + 1) + uint64_t(inputs) * sizeof(uint32_t);
@@ -53,6 +53,7 @@ base::Status Weight::find(const Store& store, const Quantization& how, const std
     case QuantMethod::kAwq: return find_grouped(store, how, name);
     case QuantMethod::kFp8:
     case QuantMethod::kCompressed: return find_compressed(store, how, name);
+    case QuantMethod::kMxfp4: return store.has(name + ".blocks") ? find_mxfp4(store, name) : find_floats(store, name);
     case QuantMethod::kNone: break;
   }
   return find_floats(store, name);
@@ -110,6 +111,18 @@ base::Status Weight::find_compressed(const Store& store, const Quantization& how
   return store.has(name + ".weight_g_idx") ? find_order(store, name + ".weight_g_idx") : base::Status();
 }
 
+base::Status Weight::find_mxfp4(const Store& store, const std::string& name) {
+  constexpr uint32_t kGroup = 32;
+  if (inputs_ % kGroup != 0) return base::invalid("'" + name + ".blocks' has no whole blocks of 32 inputs");
+  form_ = Form::kMxfp4, group_ = kGroup;
+  auto values = store.find(name + ".blocks", {outputs_, groups(), kGroup / 2}, Stored::kUint8);
+  if (!values) return values.error();
+  auto exponents = store.find(name + ".scales", {outputs_, groups()}, Stored::kUint8);
+  if (!exponents) return exponents.error();
+  values_ = *values, exponents_ = *exponents;
+  return {};
+}
+
 // One for all, one for each output or its groups, or one for each block.
 base::Status Weight::find_scales(const Store& store, const Quantization& how, const std::string& name) {
   const std::string scale = name + (store.has(name + ".weight_scale_inv") ? ".weight_scale_inv" : ".weight_scale");
@@ -165,7 +178,18 @@ base::Status Weight::find_order(const Store& store, const std::string& name) {
   return {};
 }
 
+// Twice the number.
+int8_t Weight::e2m1(uint32_t output, uint32_t input) const {
+  const size_t at = size_t(output) * inputs_ + input;
+  return kE2m1[std::to_integer<uint8_t>(values_->data[at / 2]) >> 4 * (at % 2) & 15];
+}
+
+float Weight::exponent(uint32_t output, uint32_t group) const {
+  return std::ldexp(1.0f, std::to_integer<int>(exponents_->data[size_t(output) * groups() + group]) - 128);
+}
+
 Coding Weight::closest() const {
+  if (form_ == Form::kMxfp4) return Coding::kInt8;
   if (form_ == Form::kBlocks) return block_format(values_->dtype).coding;
   if (form_ == Form::kFloats || !order_.empty() || group_ % 2 != 0) return Coding::kWhole;
   if (form_ == Form::kFp8) return Coding::kFp8;
@@ -184,6 +208,7 @@ uint32_t Weight::code(uint32_t output, uint32_t input) const {
     case Form::kInt8: return uint32_t(values_->data[size_t(output) * inputs_ + input]) + 128;
     case Form::kFp8: return uint32_t(values_->data[size_t(output) * inputs_ + input]);
     case Form::kFloats:
+    case Form::kMxfp4:
     case Form::kBlocks: break;
   }
   return 0;
@@ -192,6 +217,10 @@ uint32_t Weight::code(uint32_t output, uint32_t input) const {
 void Weight::floats(uint32_t output, float* to) const {
   if (form_ == Form::kFloats || form_ == Form::kBlocks)
     return read_floats(*values_, uint64_t(output) * inputs_, inputs_, to);
+  if (form_ == Form::kMxfp4) {
+    for (uint32_t i = 0; i < inputs_; ++i) to[i] = float(e2m1(output, i)) * exponent(output, i / group_);
+    return;
+  }
   const uint32_t mask = (1u << bits_) - 1;
   for (uint32_t i = 0; i < inputs_; ++i) {
     const size_t at = scale_at(output, order_.empty() ? i / group_ : order_[i]);
@@ -219,6 +248,11 @@ void Weight::codes_of_blocks(uint32_t output, Codes to) const {
 
 void Weight::codes(uint32_t output, Codes to) const {
   if (form_ == Form::kBlocks) return codes_of_blocks(output, to);
+  if (form_ == Form::kMxfp4) {
+    for (uint32_t i = 0; i < inputs_; ++i) to.codes[i] = uint8_t(e2m1(output, i));
+    for (uint32_t g = 0; g < groups(); ++g) to.scales[g] = exponent(output, g), to.zeros[g] = 0, to.offsets[g] = 0;
+    return;
+  }
   const uint32_t mask = (1u << bits_) - 1, less = coding_ == Coding::kInt8 ? 128 : 0;
   for (uint32_t i = 0; i < inputs_; ++i) to.codes[i] = uint8_t((code(output, i) & mask) - less);
   for (uint32_t g = 0; g < groups(); ++g) {

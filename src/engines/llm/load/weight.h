@@ -8,6 +8,8 @@
 //   compressed-tensors
 //           weight_packed I32 [outputs][inputs / n], or weight I8 or F8_E4M3; weight_scale [outputs][groups], of
 //           blocks, or one; perhaps weight_zero_point, packed along the outputs or I8; perhaps weight_g_idx
+//   MXFP4   blocks U8 [outputs][inputs / 32][16], two numbers of E2M1 in each, the first lowest; scales U8
+//           [outputs][inputs / 32], exponents of two
 //   GGUF    weight in blocks (gguf_blocks.h)
 //
 // https://github.com/AutoGPTQ/AutoGPTQ, https://github.com/casper-hansen/AutoAWQ,
@@ -49,7 +51,9 @@ class Weight {
   uint32_t groups() const { return (inputs_ + group_ - 1) / group_; }
 
   // The array of one that is stored as floats, in order; null: it is quantized, or its rows are not in order.
-  const Array* whole() const { return form_ == Form::kFloats && values_->head_rows == 0 ? values_ : nullptr; }
+  const Array* whole() const {
+    return form_ == Form::kFloats && values_->head_rows == 0 && !values_->swapped ? values_ : nullptr;
+  }
   // The numbers of one output: `inputs` of them.
   void floats(uint32_t output, float* to) const;
   // As coding() says, which is not kWhole: `inputs` codes, and `groups` scales, zero points (0 but for kInt4) and
@@ -63,19 +67,22 @@ class Weight {
   void codes(uint32_t output, Codes to) const;
 
  private:
-  enum class Form : uint8_t { kFloats, kBlocks, kGptq, kAwq, kPacked, kInt8, kFp8 };
+  enum class Form : uint8_t { kFloats, kBlocks, kGptq, kAwq, kPacked, kInt8, kFp8, kMxfp4 };
 
   Weight(uint32_t outputs, uint32_t inputs) : outputs_(outputs), inputs_(inputs), group_(inputs) {}
   base::Status find(const Store& store, const Quantization& how, const std::string& name);
   base::Status find_floats(const Store& store, const std::string& name);
   base::Status find_grouped(const Store& store, const Quantization& how, const std::string& name);
   base::Status find_compressed(const Store& store, const Quantization& how, const std::string& name);
+  base::Status find_mxfp4(const Store& store, const std::string& name);
   base::Status find_scales(const Store& store, const Quantization& how, const std::string& name);
   base::Status find_zeros(const Store& store, const std::string& name);
   base::Status find_order(const Store& store, const std::string& name);
   Coding closest() const;
   void set_group(uint32_t group) { group_ = group > 0 && group < inputs_ ? group : inputs_; }
   uint32_t per_word() const { return 32 / bits_; }
+  int8_t e2m1(uint32_t output, uint32_t input) const;
+  float exponent(uint32_t output, uint32_t group) const;
   uint32_t code(uint32_t output, uint32_t input) const;
   void codes_of_blocks(uint32_t output, Codes to) const;
   size_t scale_at(uint32_t output, uint32_t group) const {
@@ -86,9 +93,9 @@ class Weight {
   Form form_ = Form::kFloats;
   Coding coding_ = Coding::kWhole;
   uint32_t bits_ = 8;
-  const Array* values_ = nullptr;
-  uint32_t block_outputs_ = 1;                   // that share their scales
-  size_t output_stride_ = 0, group_stride_ = 0;  // of scales and zeros
+  const Array *values_ = nullptr, *exponents_ = nullptr;  // the latter of kMxfp4
+  uint32_t block_outputs_ = 1;                            // that share their scales
+  size_t output_stride_ = 0, group_stride_ = 0;           // of scales and zeros
   std::vector<float> scales_;
   std::vector<uint8_t> zeros_;   // empty: the middle of the codes
   std::vector<uint32_t> order_;  // the group of each input, where they are mixed

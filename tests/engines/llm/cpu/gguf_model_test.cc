@@ -12,10 +12,11 @@ const std::string& gguf_models() {
 
 constexpr const char* kTypes[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0", "q4_1",   "q5_0",   "q5_1",
                                   "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"};
-constexpr const char* kFamilies[] = {
-    "tied",      "bias",       "mistral",    "qwen2",   "qwen3",        "mixed",        "mixtral",
-    "qwen2_moe", "qwen3_moe",  "gemma2",     "gemma3",  "gemma3_types", "gemma3_coded", "phi3",
-    "phi3_long", "phi3_short", "phi3_coded", "granite", "olmo2",        "olmo3",        "smollm3"};
+constexpr const char* kFamilies[] = {"tied",       "bias",         "mistral",      "qwen2",     "qwen3",
+                                     "mixed",      "mixtral",      "qwen2_moe",    "qwen3_moe", "gemma2",
+                                     "gemma3",     "gemma3_types", "gemma3_coded", "phi3",      "phi3_long",
+                                     "phi3_short", "phi3_coded",   "granite",      "olmo2",     "olmo3",
+                                     "smollm3",    "gemma",        "granitemoe",   "gpt_oss",   "gpt_oss_mxfp4"};
 constexpr const char* kInstructions[] = {"portable", "avx2", "avx512", "avx512_bf16"};
 
 class GgufModels : public testing::Test {

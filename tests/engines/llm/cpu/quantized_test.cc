@@ -48,6 +48,22 @@ TEST_F(Quantized, ACheckpointsNumbersAreThoseThatItsCodesStandFor) {
     EXPECT_LT(off(folder(name), expected(name), WeightFormat::kF32, Keep::kWhole), 1e-4) << name;
 }
 
+TEST_F(Quantized, ExpertsOfMxfp4AreKeptInTheirCodes) {
+  EXPECT_LT(off(folder("mxfp4"), expected("mxfp4"), WeightFormat::kF32, Keep::kWhole), 1e-4);
+  ThreadTeam team(2);
+  const Model model = load_model(folder("mxfp4"), WeightFormat::kBf16, team);
+  for (const Layer& layer : model.weights.layers)
+    for (const Matrix* m : {&layer.experts.gate_up, &layer.experts.down}) {
+      EXPECT_EQ(m->coding, Coding::kInt8);
+      EXPECT_EQ(2 * m->group_steps, 32u);
+    }
+  for (auto* isa : kInstructionSets) {
+    auto* with = kernels(isa);
+    if (!with) continue;
+    EXPECT_LT(off(folder("mxfp4"), expected("mxfp4"), WeightFormat::kBf16, Keep::kAsStored, *with), 5e-2) << isa;
+  }
+}
+
 TEST_F(Quantized, ItIsKeptInItsCodesAndGivesTheSameLogits) {
   ThreadTeam team(2);
   for (const auto& [name, coding] : kCheckpoints) {

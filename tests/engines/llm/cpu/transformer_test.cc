@@ -26,9 +26,10 @@ void expect_logits(const std::string& name, WeightFormat form, double tolerance,
 }
 
 TEST_F(Llm, LogitsAreTheReferencesInFloat32) {
-  for (auto* name : {"llama",   "llama3",       "bias",          "mistral", "qwen2",     "qwen3",    "gemma2",
-                     "gemma3",  "gemma3_types", "gemma3_seeing", "phi3",    "phi3_long", "olmo2",    "olmo3",
-                     "granite", "smollm3",      "smollm3_said",  "mixtral", "qwen2_moe", "qwen3_moe"})
+  for (auto* name :
+       {"llama",        "llama3",        "bias",      "mistral",   "qwen2", "qwen3",      "gemma2",  "gemma3",
+        "gemma3_types", "gemma3_seeing", "phi3",      "phi3_long", "olmo2", "olmo3",      "granite", "smollm3",
+        "smollm3_said", "mixtral",       "qwen2_moe", "qwen3_moe", "gemma", "granitemoe", "gpt_oss"})
     expect_logits(name, WeightFormat::kF32, 1e-4);
 }
 
@@ -45,6 +46,8 @@ TEST_F(Llm, EveryInstructionSetGivesTheReferencesLogits) {
     expect_logits("bias", WeightFormat::kF32, 1e-4, *with);
     expect_logits("qwen2_moe", WeightFormat::kF32, 1e-4, *with);
     expect_logits("gemma2", WeightFormat::kF32, 1e-4, *with);
+    expect_logits("gpt_oss", WeightFormat::kF32, 1e-4, *with);
+    expect_logits("gpt_oss_bf16", WeightFormat::kBf16, 5e-2, *with);
     expect_logits("llama_bf16", WeightFormat::kBf16, 2e-2, *with);
   }
 }
@@ -56,7 +59,8 @@ TEST_F(Llm, LogitsDoNotDependOnChunksOrCompany) {
                             std::pair("mixtral", WeightFormat::kF32), std::pair("qwen2_moe", WeightFormat::kBf16),
                             std::pair("gemma2", WeightFormat::kF32), std::pair("gemma3_bf16", WeightFormat::kBf16),
                             std::pair("phi3_long", WeightFormat::kF32), std::pair("olmo3", WeightFormat::kF32),
-                            std::pair("granite", WeightFormat::kBf16)}) {
+                            std::pair("granite", WeightFormat::kBf16), std::pair("granitemoe", WeightFormat::kF32),
+                            std::pair("gpt_oss", WeightFormat::kF32), std::pair("gpt_oss_bf16", WeightFormat::kBf16)}) {
     auto ids = expected(name).ids();
     auto engine = make_transformer(folder(name), form);
     for (uint32_t chunk : {1u, 3u, 17u, 64u}) expect_whole(*engine, ids, chunk, 0, name);

@@ -110,6 +110,40 @@ TEST(Families, HeadsOfPhi3MayTurnInPart) {
             std::string::npos);
 }
 
+constexpr const char* kExperts = R"(,"num_local_experts":4,"num_experts_per_tok":2)";
+
+TEST(Families, GptOssHasSinksBiasesAndAWindowInEveryOtherLayer) {
+  Shape s = shape_of(small("GptOssForCausalLM", kExperts));
+  EXPECT_TRUE(s.sinks && s.qkv_bias && s.out_bias && s.experts->biased && s.experts->normalised);
+  EXPECT_EQ(s.windows, (std::vector<uint32_t>{128, 0, 128, 0}));
+  EXPECT_EQ(s.experts->width, 32u);
+  EXPECT_EQ(s.activation, Activation::kClampedSwiglu);
+  const std::string said = std::string(kExperts) +
+                           R"(,"layer_types":["full_attention","sliding_attention","full_attention","full_attention"])";
+  EXPECT_EQ(shape_of(small("GptOssForCausalLM", said)).windows, (std::vector<uint32_t>{0, 128, 0, 0}));
+  EXPECT_NE(refusal(small("GptOssForCausalLM", std::string(kExperts) + R"(,"swiglu_limit":5)")).find("'swiglu_limit'"),
+            std::string::npos);
+  EXPECT_NE(refusal(small("GptOssForCausalLM")).find("'num_local_experts' is missing"), std::string::npos);
+}
+
+TEST(Families, GraniteMoeScalesWhatItsExpertsAdd) {
+  Shape s = shape_of(small("GraniteMoeForCausalLM", std::string(kExperts) + R"(,"residual_multiplier":0.25)"));
+  EXPECT_EQ(s.residual_scale, 0.25f);
+  EXPECT_EQ(s.experts->width, 32u);
+  EXPECT_FALSE(s.experts->biased);
+}
+
+TEST(Families, TheFirstGemmaHasNormsOfInputsAlone) {
+  Shape s = shape_of(small("GemmaForCausalLM", R"(,"hidden_act":"gelu","hidden_activation":null)"));
+  EXPECT_EQ(s.norms, Norms::kInputs);
+  EXPECT_EQ(s.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(s.norms_less_one && s.tied && !s.qk_norm);
+  EXPECT_EQ(s.embedding_scale, 4);
+  EXPECT_EQ(s.attention_cap, 0);
+  EXPECT_NE(refusal(small("GemmaForCausalLM", R"(,"hidden_activation":"silu")")).find("'hidden_activation'"),
+            std::string::npos);
+}
+
 TEST(Families, WhatWouldChangeAnswersIsRefused) {
   EXPECT_NE(refusal(small("Gemma3ForCausalLM", R"(,"hidden_activation":"silu")")).find("'hidden_activation'"),
             std::string::npos);
@@ -122,11 +156,13 @@ TEST(Families, WhatWouldChangeAnswersIsRefused) {
 TEST(Families, DevicesRefuseByNameWhatTheirKernelsDoNotDo) {
   device::HostDevice host;
   for (const char* family : {"Gemma2ForCausalLM", "Gemma3ForCausalLM", "Phi3ForCausalLM", "Olmo2ForCausalLM",
-                             "GraniteForCausalLM", "SmolLM3ForCausalLM"}) {
+                             "GraniteForCausalLM", "SmolLM3ForCausalLM", "GemmaForCausalLM"}) {
     auto status = cuda::check_widths(shape_of(small(family)), host);
     EXPECT_EQ(status.code, base::Code::kUnimplemented);
     EXPECT_EQ(status.text.rfind(family, 0), 0u) << status.text;
   }
+  for (const char* family : {"GptOssForCausalLM", "GraniteMoeForCausalLM"})
+    EXPECT_EQ(cuda::check_widths(shape_of(small(family, kExperts)), host).code, base::Code::kUnimplemented);
   EXPECT_TRUE(cuda::check_widths(shape_of(small("Qwen3ForCausalLM")), host).ok());
 }
 

@@ -179,6 +179,58 @@ TEST(GgufFamilies, GraniteHasScales) {
   EXPECT_EQ(refusal_of(g), "GGUF: 'granite.rope.scaling.finetuned' is false, which is not supported");
 }
 
+// Ollama's files are called gptoss, and do not say how their positions are scaled.
+TEST(GgufFamilies, GptOssSlidesInEveryOtherLayerAndEndsNoAnswerWithAMessage) {
+  for (const std::string name : {"gpt-oss", "gptoss"}) {
+    Gguf g = gguf_of(name);
+    g.fields[name + ".expert_count"] = int64_t(4), g.fields[name + ".expert_used_count"] = int64_t(2);
+    g.fields[name + ".attention.key_length"] = int64_t(16);
+    g.fields[name + ".attention.sliding_window"] = int64_t(8);
+    g.fields[name + ".rope.scaling.factor"] = 4.0;
+    g.fields[name + ".rope.scaling.original_context_length"] = int64_t(16);
+    if (name == "gpt-oss") g.fields[name + ".rope.scaling.type"] = std::string("yarn");
+    g.fields["tokenizer.ggml.tokens"] = std::vector<std::string>{"<|end|>", "<|return|>", "<|call|>", "a"};
+    g.fields["tokenizer.ggml.token_type"] = std::vector<int64_t>{3, 3, 3, 1};
+    g.tensors["blk.0.attn_q.bias"] = Array{Stored::kF32, {64}};
+    g.tensors[name == "gpt-oss" ? "blk.0.attn_sinks.weight" : "blk.0.attn_sinks"] = Array{Stored::kF32, {4}};
+    Shape s = shape_of(g);
+    EXPECT_EQ(s.windows, (Windows{8, 0, 8, 0}));
+    EXPECT_TRUE(s.qkv_bias && s.out_bias && s.sinks && s.experts->biased);
+    EXPECT_EQ(s.eos_ids, (std::vector<uint32_t>{1, 2}));
+    EXPECT_NEAR(s.rope.scale, 1 + 0.1 * std::log(4), 1e-6);
+    const auto arrays = named_arrays(g);
+    ASSERT_TRUE(arrays) << arrays.error().text;
+    EXPECT_TRUE(arrays->contains("model.layers.0.self_attn.sinks.weight"));
+  }
+}
+
+TEST(GgufFamilies, BiasesOfExpertsAreThoseOfEach) {
+  Gguf g = gguf_of("gpt-oss");
+  std::vector<float> bias(4 * 32);
+  g.tensors["blk.1.ffn_gate_exps.bias"] = Array{Stored::kF32, {4, 32}, std::as_bytes(std::span(bias))};
+  const auto arrays = named_arrays(g);
+  ASSERT_TRUE(arrays) << arrays.error().text;
+  EXPECT_EQ(arrays->at("model.layers.1.mlp.experts.3.gate_proj.bias").shape, (std::vector<uint64_t>{32}));
+  for (const auto& shape : {std::vector<uint64_t>{4}, {4, 2, 16}, {0, 32}}) {
+    g.tensors["blk.1.ffn_gate_exps.bias"].shape = shape;
+    EXPECT_EQ(named_arrays(g).error().text, "GGUF: 'blk.1.ffn_gate_exps.bias' is not the experts of a layer");
+  }
+}
+
+TEST(GgufFamilies, GraniteMoeAndTheFirstGemmaAreKnown) {
+  Gguf g = gguf_of("granitemoe");
+  g.fields["granitemoe.expert_count"] = int64_t(4), g.fields["granitemoe.expert_used_count"] = int64_t(2);
+  g.fields["granitemoe.residual_scale"] = 0.25;
+  EXPECT_EQ(shape_of(g).residual_scale, 0.25);
+  EXPECT_EQ(shape_of(g).experts->count, 4u);
+  g = gguf_of("gemma");
+  Shape s = shape_of(g);
+  EXPECT_EQ(s.architecture, "GemmaForCausalLM");
+  EXPECT_EQ(s.embedding_scale, 8);
+  EXPECT_EQ(s.head_dim, 16u);
+  EXPECT_FALSE(s.norms_less_one);
+}
+
 TEST(GgufFamilies, OlmoWithAWindowIsTheThird) {
   Gguf g = gguf_of("olmo2");
   EXPECT_EQ(shape_of(g).architecture, "Olmo2ForCausalLM");
