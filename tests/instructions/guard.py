@@ -22,7 +22,7 @@ import tempfile
 
 RECORDED = pathlib.Path(__file__).with_name('recorded.json')
 REQUESTS, TOLERANCE, SKIPPED = 400, 0.03, 77
-CASES = ('rest', 'grpc')
+CASES = ('rest', 'grpc', 'forward')
 LIBRARIES = ('g++', 'libnghttp2-14', 'libprotobuf32', 'libsimdjson14', 'libc6')
 
 

@@ -1,11 +1,12 @@
 // The way of one small inference through codec, router, dialect, bus and an inline engine, without sockets and threads:
 // guard.py counts the instructions of measured() under callgrind.
 //
-//   infer_paths rest|grpc REQUESTS
+//   infer_paths rest|grpc|forward REQUESTS
 //
-// 16 floats go in and come out of the identity model. Bodies and tensors lie in slabs of a pool, as in the server. A
-// hundred requests go before those that are counted, so that what is kept from request to request is there. Prints the
-// allocations that measured() made, all requests together; those for the client of the test do not count.
+// 16 floats go in and come out of the identity model; with `forward`, of an origin (forward_path.h). Bodies and tensors
+// lie in slabs of a pool, as in the server. A hundred requests go before those that are counted, so that what is kept
+// from request to request is there. Prints the allocations that measured() made, all requests together; those for the
+// client of the test do not count.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "device/pool.h"
 #include "dialects/oip/bench.h"
 #include "engines/identity/identity.h"
+#include "forward_path.h"
 #include "inference.pb.h"
 #include "sched/lane.h"
 #include "support/h2_client.h"
@@ -109,6 +111,9 @@ class Connection {
 [[gnu::noinline]] std::string_view measured(Connection& connection, std::string_view bytes) {
   return connection.serve(bytes);
 }
+[[gnu::noinline]] bool measured(instructions::ForwardPath& path, std::string_view answer) {
+  return path.exchange(answer);
+}
 
 namespace {
 
@@ -159,10 +164,23 @@ void run_grpc(int requests) {
   }
 }
 
+void run_forward(int requests) {
+  device::SlabPool slabs(kSlabs);
+  instructions::ForwardPath path(slabs);
+  for (int i = 0; i < kWarmUp + requests; ++i) {
+    const std::string_view answer = path.next_answer();
+    counting = i >= kWarmUp;
+    const bool right = counting ? measured(path, answer) : path.exchange(answer);
+    counting = false;
+    if (!right) fail("no answer to request " + std::to_string(i));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) fail("usage: infer_paths rest|grpc REQUESTS");
-  std::strcmp(argv[1], "grpc") == 0 ? run_grpc(std::atoi(argv[2])) : run_rest(std::atoi(argv[2]));
+  const std::string_view which = argc == 3 ? argv[1] : "";
+  if (which != "rest" && which != "grpc" && which != "forward") fail("usage: infer_paths rest|grpc|forward REQUESTS");
+  (which == "rest" ? run_rest : which == "grpc" ? run_grpc : run_forward)(std::atoi(argv[2]));
   std::printf("%llu\n", static_cast<unsigned long long>(allocations));
 }
