@@ -92,10 +92,10 @@ class Stream final : public wire::RpcListener {
     status = status.ok() ? request.begin(message, rpc_.deadline()) : request.refuse(message, std::move(status));
     if (!status.ok()) failed(request, status, Submitted::kNo);
   }
-  // A stream that has nothing under way may always ask for something: others of its connection do not starve it.
-  bool full() const override {
-    if (!requests_.empty() && requests_.back().holds_back()) return true;
-    return requests_.size() >= kMaxPending || (!requests_.empty() && conn_.pending >= state_.options.conn_calls);
+  bool full() const override { return asked_while_full_ = is_full(); }
+  // Its own requests leave room again. Those of others of its connection are looked at now and then.
+  void wake() {
+    if (asked_while_full_ && !closed_ && !full()) rpc_.wake();
   }
   void on_half_close(wire::Rpc&) override {
     half_closed_ = true;
@@ -146,6 +146,11 @@ class Stream final : public wire::RpcListener {
   }
 
  private:
+  // A stream that has nothing under way may always ask for something: others of its connection do not starve it.
+  bool is_full() const {
+    if (!requests_.empty() && requests_.back().holds_back()) return true;
+    return requests_.size() >= kMaxPending || (!requests_.empty() && conn_.pending >= state_.options.conn_calls);
+  }
   // The stream was let in with its first message; each further one is a request of its own.
   Status admit() {
     if (std::exchange(first_, false)) return {};
@@ -176,6 +181,7 @@ class Stream final : public wire::RpcListener {
     }
     settling_ = false;
     if (half_closed_ && requests_.empty()) end({});
+    wake();
   }
   void end(const Status& status) {
     closed_ = true;
@@ -189,6 +195,7 @@ class Stream final : public wire::RpcListener {
   const wire::PeerInfo* const peer_;
   OipState::Streams& conn_;  // a map's elements stay where they are
   bool half_closed_ = false, closed_ = false, settling_ = false, first_ = true;
+  mutable bool asked_while_full_ = false;
   msg::BrokenSequences<Sequence, Status> broken_;  // and why the request was refused
   std::list<StreamedInfer> requests_;              // in order of arrival
 };
@@ -217,8 +224,9 @@ void StreamedInfer::note() {
 }
 
 void StreamedInfer::request_read(Status status) {
+  Stream& stream = stream_;  // it may be answered by then, and gone
   status = go_on(std::move(status));
-  if (!status.ok()) stream_.failed(*this, status, Submitted::kNo);
+  status.ok() ? stream.wake() : stream.failed(*this, status, Submitted::kNo);
 }
 
 Status StreamedInfer::go_on(Status status) {

@@ -211,6 +211,18 @@ TEST_F(OipStream, AClientThatOutrunsTheModelIsHeldBack) {
   EXPECT_FALSE(x_->ended);
 }
 
+TEST_F(OipStream, AStreamThatWasHeldBackGoesOnInTheTurnThatMakesRoom) {
+  open();
+  for (size_t i = 0; i < 300; ++i) send(add_request(1, 2, std::to_string(i)));
+  auto& inbox = bench_.inbox("add");
+  for (size_t i = 0; i < 300; ++i) {
+    ASSERT_FALSE(inbox.held.empty()) << i;
+    answer("add", 0, 3);
+    bench_.wire.advance(*x_, base::Duration(0));
+  }
+  EXPECT_EQ(support::grpc_frames(x_->sent).size(), 300u);
+}
+
 // The bench's limit is 600.
 TEST_F(OipStream, TheStreamsOfOneConnectionShareALimitAndNoneStarves) {
   std::vector<support::RpcBench::Opened> streams;
