@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <vector>
+
+#include "base/client_slabs.h"
 
 namespace weir::base {
 namespace {
@@ -51,6 +54,32 @@ TEST(Clients, ThoseThatHaveGoneAreForgotten) {
   EXPECT_EQ(clients.enter("kept", Limited::kYes).get(), kept.get());
   EXPECT_EQ(clients.enter("charged", Limited::kYes).get(), slabs) << "slabs that are out keep their client";
   slabs->take_off(Held::kSlabBytes, 100);
+}
+
+// A pool without memory of its own.
+struct Pool final : SlabSource {
+  Slab* take(size_t bytes) override { return memory.take(MemoryKind::kSlabs, bytes) ? heap_slab(bytes) : nullptr; }
+  void charge(Slab* slab, Client& client) override { client.add(Held::kSlabBytes, slab->capacity); }
+  MemoryLedger* ledger() override { return &memory; }
+
+  MemoryLedger memory{1 << 20};
+};
+
+TEST(ClientSlabs, AreOfOneClientWhichGetsItsShareOfWhatIsScarce) {
+  Pool pool;
+  Clients clients;
+  ClientSlabs its(pool, clients.enter("192.0.2.1", Limited::kYes), {}), others(pool, {}, {});
+  std::vector<Bytes> taken;
+  auto take = [&](ClientSlabs& from, size_t bytes) {
+    Slab* slab = from.take(bytes);
+    if (slab) taken.emplace_back(slab, slab->data, slab->capacity);
+    return slab != nullptr;
+  };
+  EXPECT_TRUE(take(its, 400 << 10)) << "there is room";
+  EXPECT_EQ(clients.enter("192.0.2.1", Limited::kYes)->held(Held::kSlabBytes), 400u << 10);
+  EXPECT_THROW(take(its, 200 << 10), std::bad_alloc) << "more than half, and more than a quarter";
+  EXPECT_TRUE(take(others, 400 << 10));
+  EXPECT_FALSE(take(others, 400 << 10)) << "the pool has no more";
 }
 
 }  // namespace

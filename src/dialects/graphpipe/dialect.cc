@@ -2,6 +2,7 @@
 
 #include "dialects/graphpipe/graphpipe.h"
 #include "graphpipe_openapi.h"
+#include "wire/body_memory.h"
 #include "wire/own_paths.h"
 
 namespace weir::graphpipe {
@@ -46,6 +47,7 @@ class GraphPipeDialect final : public dialects::Dialect {
     GraphPipeOptions options = options_;
     options.ready = [&control = shard.control] { return control.ready(); };
     options.offload = &shard.offload;
+    options.share = shard.bodies.rules().share;
     return std::make_unique<MountedGraphPipe>(shard, std::move(options));
   }
 

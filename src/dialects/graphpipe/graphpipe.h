@@ -16,6 +16,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/client.h"
 #include "bus/bus.h"
 #include "wire/router.h"
 
@@ -38,6 +39,7 @@ struct GraphPipeOptions {
   uint64_t max_body = 64 << 20;      // of one HTTP request; also what it may denote with shared offsets
   std::function<bool()> ready;       // called on this shard's thread
   wire::Offload* offload = nullptr;  // who reads long requests and writes long strings; null: the shard
+  base::ShareRule share;             // of slabs, for what the strings of a client's requests and answers are copied to
 };
 
 class GraphPipe {

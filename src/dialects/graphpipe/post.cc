@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/attempt.h"
+#include "base/client_slabs.h"
 #include "bus/call_handle.h"
 #include "dialects/graphpipe/infer_request.h"
 #include "dialects/graphpipe/state.h"
@@ -24,10 +25,16 @@ struct Address {
   std::string model, version;
 };
 
+base::ClientRef client_of(Exchange& exchange) {
+  const wire::PeerInfo* peer = exchange.request().peer;
+  return peer ? peer->client : base::ClientRef();
+}
+
 // The body is aligned to 4 bytes.
 class ReadBody final : public base::OffloadTask {
  public:
-  ReadBody(base::Bytes from, const GraphPipeState& state) : body(std::move(from)), state_(state) {}
+  ReadBody(base::Bytes from, const GraphPipeState& state, base::ClientRef client)
+      : body(std::move(from)), state_(state), slabs_(state.slabs, std::move(client), state.options.share) {}
   void run() override {
     Status thrown = base::attempt("reading a request", [this] { status = read(); });
     if (!thrown.ok()) status = std::move(thrown);
@@ -45,13 +52,14 @@ class ReadBody final : public base::OffloadTask {
     request = *verified;
     auto* infer = request->req() ? request->req_as_InferRequest() : nullptr;
     if (!infer) return {};
-    auto read = read_strings(*infer, state_.slabs);
+    auto read = read_strings(*infer, slabs_);
     if (!read) return read.error();
     strings = std::move(*read);
     return {};
   }
 
   const GraphPipeState& state_;
+  base::ClientSlabs slabs_;
 };
 
 base::Result<std::vector<base::Bytes>> check_and_write(const std::vector<msg::Tensor>& tensors,
@@ -62,8 +70,11 @@ base::Result<std::vector<base::Bytes>> check_and_write(const std::vector<msg::Te
 
 class WriteTensors final : public base::OffloadTask {
  public:
-  WriteTensors(std::vector<msg::Tensor> tensors, std::vector<size_t> order, base::SlabSource& slabs)
-      : tensors_(std::move(tensors)), order_(std::move(order)), slabs_(slabs) {}
+  WriteTensors(std::vector<msg::Tensor> tensors, std::vector<size_t> order, const GraphPipeState& state,
+               base::ClientRef client)
+      : tensors_(std::move(tensors)),
+        order_(std::move(order)),
+        slabs_(state.slabs, std::move(client), state.options.share) {}
   void run() override {
     Status thrown = base::attempt("writing an answer", [this] { pieces = check_and_write(tensors_, order_, slabs_); });
     if (!thrown.ok()) pieces = std::move(thrown);
@@ -74,7 +85,7 @@ class WriteTensors final : public base::OffloadTask {
  private:
   const std::vector<msg::Tensor> tensors_;
   const std::vector<size_t> order_;
-  base::SlabSource& slabs_;
+  base::ClientSlabs slabs_;
 };
 
 void respond_pieces(Exchange& exchange, base::Result<std::vector<base::Bytes>> pieces) {
@@ -198,7 +209,8 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
       if (!sent.ok()) return respond_failure(exchange, sent);
       respond_pieces(exchange, std::move(static_cast<WriteTensors&>(*task).pieces));
     };
-    auto write = std::make_unique<WriteTensors>(std::move(outputs.tensors), std::move(order_), state_.slabs);
+    auto write =
+        std::make_unique<WriteTensors>(std::move(outputs.tensors), std::move(order_), state_, client_of(exchange_));
     wire::send_away(*state_.options.offload, std::move(write), strings, wire::Offload::Part::kAnswer, exchange_,
                     std::move(then));
   }
@@ -252,8 +264,8 @@ void read_elsewhere(GraphPipeState& state, Exchange& exchange, Address address, 
     if (!read.status.ok()) return refuse(exchange, read.status);
     go_on(state, exchange, address, *read.request, read.body, &read);
   };
-  wire::send_away(*state.options.offload, std::make_unique<ReadBody>(std::move(body), state), denoted,
-                  wire::Offload::Part::kRequest, exchange, std::move(then));
+  wire::send_away(*state.options.offload, std::make_unique<ReadBody>(std::move(body), state, client_of(exchange)),
+                  denoted, wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
 }  // namespace
