@@ -25,8 +25,8 @@ class AnswerSeries {
   static constexpr base::Duration kNotYet = base::Duration::max();
   // How long after the last answer, or after the beginning, the next one is due. Nothing: there is none left.
   virtual std::optional<base::Duration> next_in() const = 0;
-  // The next answer: Outputs, or Failed in place of one, which ends the Call unless it takes errors (`final` of either
-  // is not read). It takes microseconds: the thread is every model's. A Status ends the Call.
+  // The next answer: Outputs, `final` if the end comes with them and not behind them; or Failed in place of one, which
+  // ends the Call unless it takes errors. It takes microseconds: the thread is every model's. A Status ends the Call.
   virtual base::Result<msg::Event> next() = 0;
   // The model works on the Call, or is done with it: it waits no longer, and no queue timeout ends it.
   virtual bool begun() const { return true; }

@@ -86,7 +86,7 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
     node.key() = when;
     inside_.insert(std::move(node));
   }
-  void finish(Inside& inside, Status status, bus::MailBursts& out);
+  void finish(Inside& inside, Status status, bus::MailBursts& out, msg::Outputs last = {});
   void count(const Inside& inside, const Status& status, Time now);
   bool set_timer() {
     const Time first = std::min(leaves_at_, inside_.empty() ? base::kNever : inside_.begin()->first);
@@ -205,13 +205,15 @@ void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
   if (!next) return finish(inside, std::move(next).error(), out);
   auto* failed = std::get_if<msg::Failed>(&next->what);
   if (failed && !call.takes_errors) return finish(inside, std::move(failed->status), out);
-  (failed ? failed->final : std::get<msg::Outputs>(next->what).final) = false;
+  const auto wait = inside.answers->next_in();
   const Time now = timer_->now();
   count(inside, failed ? failed->status : Status(), now);
+  auto* answer = std::get_if<msg::Outputs>(&next->what);
+  if (answer && answer->final && !wait) return finish(inside, {}, out, std::move(*answer));
+  (failed ? failed->final : answer->final) = false;
   call.credit.fetch_sub(1, std::memory_order_acq_rel);
   out.add(call.home, {&call, std::move(*next)});
   inside.last = now, ++inside.answered;
-  const auto wait = inside.answers->next_in();
   if (!wait) return finish(inside, {}, out);
   move(std::move(node), after(now, *wait));
 }
@@ -226,7 +228,8 @@ void DecoupledInbox::count(const Inside& inside, const Status& status, Time now)
   row.success.add(took);
 }
 
-void DecoupledInbox::finish(Inside& inside, Status status, bus::MailBursts& out) {
+// `last` is the last answer, which has been counted, or empty.
+void DecoupledInbox::finish(Inside& inside, Status status, bus::MailBursts& out, msg::Outputs last) {
   msg::Call& call = *inside.call;
   const Time now = timer_->now();
   call.times.computed = call.times.finished = now;
@@ -236,13 +239,14 @@ void DecoupledInbox::finish(Inside& inside, Status status, bus::MailBursts& out)
     stats_.add_failure(status.code, nanoseconds(now - call.times.queued));
     return out.add(call.home, {&call, {msg::Failed{std::move(status)}}});
   }
-  responses_.at(inside.answered).empty.add(nanoseconds(now - inside.last));
+  if (last.tensors.empty()) responses_.at(inside.answered).empty.add(nanoseconds(now - inside.last));
   const auto& times = call.times;
   stats_.ran({.at_ms = base::unix_ms(),
               .whole_ns = nanoseconds(now - times.queued),
               .queue_ns = nanoseconds(times.started - times.queued),
               .infer_ns = nanoseconds(now - times.started)});
-  out.add(call.home, {&call, {msg::Outputs{}}});
+  last.final = true;
+  out.add(call.home, {&call, {std::move(last)}});
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class TritonPythonModel:
         sender = request.get_response_sender()
         order, argument = (t.decode() for t in request.inputs()[0].as_numpy())
         await getattr(self, order)(argument, sender)
-        if order != 'leave':
+        if order not in ('leave', 'last'):
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         return 'something' if order == 'give' else None
 
@@ -69,6 +69,11 @@ class TritonPythonModel:
         sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(text, pb_utils.TritonError.NOT_FOUND)))
         await asyncio.sleep(0)
         self.answer(sender, 2)
+
+    async def last(self, text, sender):
+        self.answer(sender, 1)
+        sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('I', np.array([2], np.int32))]),
+                    flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
     async def leave(self, text, sender):
         raise SystemExit(text)
@@ -153,6 +158,15 @@ class Coroutines(harness.GrpcCase):
         self.assertEqual([1, 'not that one', 2], [self.number(a) for a in answers[:-1]])
         self.assertEqual([False] * 3 + [True],
                          [a.infer_response.parameters['triton_final_response'].bool_param for a in answers])
+
+    def test_the_last_answer_says_that_it_is_the_last(self):
+        for empty_final in (False, True):
+            answers = list(self.ask('last', '', empty_final=empty_final))
+            self.assertEqual([1, 2], [self.number(a) for a in answers])
+            self.assertEqual([False, True],
+                             [a.infer_response.parameters['triton_final_response'].bool_param for a in answers])
+        events = harness.curl(self.server.url('/v2/models/waiting/generate_stream'), data=json.dumps({'DO': ['last', '']}))
+        self.assertEqual(2, events.body.count(b'data: '), events.body)
 
     def test_where_one_answer_is_taken_and_in_events_an_error_is_the_end(self):
         body = json.dumps({'DO': ['partly', 'not that one']})

@@ -22,29 +22,33 @@ class Counter final : public DecoupledEngine {
     const float often = floats_of(call.inputs.at(0)).at(0);
     ++begun;
     if (often < 0) return base::invalid("negative");
-    return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(int(often), throws_at, error_at));
+    return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(int(often), throws_at, error_at, last_is_an_answer));
   }
   int throws_at = -1, error_at = -1, begun = 0;
+  bool last_is_an_answer = false;
 
  private:
   struct Numbers final : AnswerSeries {
-    Numbers(int n, int t, int e) : often(n), throws_at(t), error_at(e) {}
+    Numbers(int n, int t, int e, bool l) : often(n), throws_at(t), error_at(e), last_is_an_answer(l) {}
     std::optional<base::Duration> next_in() const override {
       return at < often ? std::optional<base::Duration>(10ms) : std::nullopt;
     }
     base::Result<msg::Event> next() override {
       if (at == throws_at) throw std::runtime_error("a path of this machine");
       if (at == error_at) return ++at, msg::Event{msg::Failed{base::failure(Code::kNotFound, "not that one")}};
-      msg::Outputs answer{.tensors = {floats("y", {1}, {float(at)})}, .parameters = {{"at", int64_t(at)}}};
+      msg::Outputs answer{.tensors = {floats("y", {1}, {float(at)})},
+                          .parameters = {{"at", int64_t(at)}},
+                          .final = last_is_an_answer && at + 1 == often};
       return ++at, msg::Event{answer};
     }
     const int often, throws_at, error_at;
+    const bool last_is_an_answer;
     int at = 0;
   };
   msg::ModelSpec spec_;
 };
 
-// "0 1 end", or the code of a failure.
+// "0 1 end", "0 1!" where the last answer is the end, or the code of a failure.
 std::string words_of(const std::vector<msg::Mail>& mail, const msg::Call& call) {
   std::string out;
   for (const auto& m : mail) {
@@ -52,8 +56,9 @@ std::string words_of(const std::vector<msg::Mail>& mail, const msg::Call& call) 
     std::string word = text_of(m.event);
     if (word == "ok") {
       const auto& outputs = std::get<msg::Outputs>(m.event.what);
-      word = outputs.final ? "end" : std::to_string(int(floats_of(outputs.tensors.at(0)).at(0)));
-      EXPECT_EQ(outputs.final, outputs.tensors.empty());
+      word = outputs.tensors.empty() ? "end" : std::to_string(int(floats_of(outputs.tensors.at(0)).at(0)));
+      EXPECT_TRUE(outputs.final || !outputs.tensors.empty());
+      if (outputs.final && !outputs.tensors.empty()) word += "!";
     }
     out += (out.empty() ? "" : " ") + word;
   }
@@ -106,6 +111,18 @@ TEST_F(DecoupledTest, AnswersComeWhenTheyAreDueAndTheEndBehindTheLast) {
   timer->advance(10ms);
   timer->advance(10ms);
   EXPECT_EQ(told(call), "0 1 2 end");
+  EXPECT_EQ(timer->due(), 0u);
+}
+
+TEST_F(DecoupledTest, TheLastAnswerIsTheEndWhereTheModelSaysSo) {
+  open();
+  engine->last_is_an_answer = true;
+  auto& call = put(3);
+  auto& none = put(0);
+  for (int i = 0; i < 3; ++i) timer->advance(10ms);
+  EXPECT_EQ(told(call), "0 1 2!");
+  EXPECT_EQ(told(none), "end");
+  EXPECT_EQ(stats.success.count, 2u);
   EXPECT_EQ(timer->due(), 0u);
 }
 
@@ -256,7 +273,8 @@ class Told final : public DecoupledEngine {
       return kNotYet;
     }
     base::Result<msg::Event> next() override {
-      return msg::Event{msg::Outputs{.tensors = {floats("y", {1}, {float(answers.given++)})}, .parameters = {}}};
+      return msg::Event{
+          msg::Outputs{.tensors = {floats("y", {1}, {float(answers.given++)})}, .parameters = {}, .final = false}};
     }
     bool begun() const override { return answers.begun; }
     Answers& answers;

@@ -283,6 +283,7 @@ Status Decoupled::take_answer(const Message& message) {
     const bool is_end = answer.kind == AnswerKind::kEnd || answer.kind == AnswerKind::kError;
     if (!is_end && inside.answers.size() + inside.taken >= kWindow)  // an end needs no room
       return failure(Code::kInternal, "the process of model '" + spec().name + "' sent more answers than it may");
+    answer.outputs.final = answer.kind == AnswerKind::kTensorsAndEnd;
     if (answer.kind == AnswerKind::kOneError)
       inside.answers.push_back({msg::Failed{std::move(answer.error)}});
     else if (!is_end)

@@ -39,6 +39,7 @@ class Repetition final : public sched::AnswerSeries {
   base::Result<msg::Event> next() override {
     msg::Outputs out;
     out.tensors = {one("OUT", msg::DType::kInt32, element(in_, at_)), one("IDX", msg::DType::kUint32, uint32_t(at_))};
+    out.final = false;
     ++at_;
     return msg::Event{std::move(out)};
   }
