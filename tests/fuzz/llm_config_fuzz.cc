@@ -10,7 +10,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (auto bert = weir::llm::parse_bert_shape({reinterpret_cast<const char*>(data), size})) {
     bool sound = bert->hidden % bert->heads == 0 && bert->head_dim() <= 1024 && bert->max_length() > 0 &&
-                 bert->max_length() <= bert->positions && bert->layers > 0;
+                 bert->max_length() <= bert->positions && bert->layers > 0 &&
+                 (bert->reaches.empty() || bert->reaches.size() == bert->layers) &&
+                 (!bert->turns() || bert->rope.frequencies.size() == bert->head_dim() / 2) &&
+                 (!bert->local_rope || bert->local_rope->frequencies.size() == bert->head_dim() / 2);
     if (!sound) std::abort();
   }
   if (auto head = weir::llm::parse_classifier({reinterpret_cast<const char*>(data), size}))
@@ -21,7 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bool sound = s.heads % s.kv_heads == 0 && s.heads / s.kv_heads <= 24 && s.head_dim % 2 == 0 && s.head_dim > 0 &&
                s.head_dim <= 1024 && s.windows.size() == s.layers && s.rope.frequencies.size() <= s.head_dim / 2 &&
                (!s.local_rope || s.local_rope->frequencies.size() == s.head_dim / 2) && s.score_scale() > 0 &&
-               s.attention_cap >= 0 && s.logits_cap >= 0 && s.hidden >= 2 && (!s.vision || s.vision->patches() > 0);
+               s.attention_cap >= 0 && s.logits_cap >= 0 && s.hidden >= 2 &&
+               (!s.experts || (s.experts->used <= s.experts->count && s.experts->layers.size() == s.layers)) &&
+               (!s.vision || s.vision->patches() > 0);
   if (!sound) std::abort();
   return 0;
 }
