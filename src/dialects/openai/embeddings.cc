@@ -32,7 +32,7 @@ namespace {
 using wire::Exchange;
 
 constexpr size_t kWindow = 16, kEncoderWindow = 64;  // Calls of one request at once
-constexpr uint64_t kMostIds = 1 << 20;               // of those Calls, where there is more than one
+constexpr uint64_t kMostIds = 1 << 19;               // of those Calls, where there is more than one
 
 class Embeddings;
 

@@ -27,7 +27,7 @@ using wire::Exchange;
 using Ids = std::vector<uint32_t>;
 
 constexpr size_t kScoreWindow = 64;     // Calls of one request at once
-constexpr uint64_t kMostIds = 1 << 20;  // of those Calls, where there is more than one
+constexpr uint64_t kMostIds = 1 << 19;  // of those Calls, where there is more than one
 
 // The ids of a request's texts, without the model's own around pairs. They are put together when they are sent, so that
 // a long query is not held once for each document.
