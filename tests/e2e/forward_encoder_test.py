@@ -129,6 +129,15 @@ class RealEncoder(Case, harness.GrpcCase):
         reply = grps_rpc.GrpsServiceStub(self.channel).Predict(message, timeout=harness.PATIENCE)
         self.same(reply.gtensors.tensors[0].flat_float32)
 
+    def test_evergreens_embed(self):
+        lines = [{'actions': [{'name': 'EMBED', 'targetSpec': {'id': 'enc'}, 'inputs': [{'name': 'text', 'id': 'text'}],
+                               'outputs': [{'name': 'embedding', 'id': 'embedding'}]}]},
+                 {'nodeFragments': [{'id': 'text', 'chunkFragment': {'metadata': {'mimetype': 'text/plain'}, 'data': base64.b64encode(TEXTS[2].encode()).decode()}}]}]
+        answer = curl(self.server.url('/evergreen/v2/session'), '-H', 'Content-Type: application/x-ndjson', data='\n'.join(map(json.dumps, lines)) + '\n')
+        got = b''.join(base64.b64decode(fragment['chunkFragment'].get('data', '')) for line in answer.body.decode().splitlines()
+                       for fragment in json.loads(line).get('nodeFragments', ()) if fragment['id'] == 'embedding')
+        self.assertEqual(self.expected[2].tobytes(), got, answer.body[:500])
+
     def test_ids_as_tensors(self):
         ids = post(self.origin, '/tokenize', model='enc', prompt=TEXTS[0]).json()['tokens']
         for model in ('enc', 'ids'):
