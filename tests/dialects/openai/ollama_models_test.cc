@@ -38,7 +38,7 @@ TEST_F(OllamaModels, FilesTellWhatAModelIs) {
   EXPECT_EQ(shown["details"], said);
   const Json& info = shown["model_info"];
   EXPECT_EQ(info["general.architecture"], "llama");
-  EXPECT_EQ(info["llama.context_length"], 200) << "the one that is served";
+  EXPECT_EQ(info["llama.context_length"], 2000) << "the one that is served";
   EXPECT_EQ(info["llama.rope.freq_base"], 500000.5);
   EXPECT_EQ(info["tokenizer.ggml.tokens"], Json::array());
   EXPECT_EQ(info["general.quantized"], true);
