@@ -91,12 +91,10 @@ EQUIVALENT = {
     ('src/wire/exchange.cc', 'entries_ = base::SpareVector<FieldSpan>::take();', 'drop'): 'where the memory comes from',
     ('src/wire/h1_reader.cc', 'constexpr HeadError kNothingCame{408, reason::kIdle, "nothing has come for too long"};', 'constant'):
         'of what it ends the head has been sent: a WebSocket, and an answer that began before its request was whole',
-    ('src/wire/h2_callbacks.cc', 'nghttp2_option_set_max_outbound_ack(options, parts.connection.limits.max_outbound_control);', 'drop'):
-        'the guard has ended the connection before so many pings have come, and a socket that takes nothing ends it, too',
-    ('src/wire/h2_session.cc', 'connection_.in_library = true;', 'drop'): 'the connection is marked for output once more',
-    ('src/wire/h2_session.cc', 'connection_.in_library = true;', 'connection_.in_library = false;'): 'the connection is marked for output once more',
+    ('src/wire/h2_session.cc', 'connection_.inside = true;', 'drop'): 'the connection is marked for output once more',
+    ('src/wire/h2_session.cc', 'connection_.inside = true;', 'connection_.inside = false;'): 'the connection is marked for output once more',
     ('src/wire/h2_stream_table.cc', 'if (live_.size() < streams) return false;', 'if (live_.size() <= streams) return false;'):
-        'with so many at work and no more, all of them open, the library refuses the next stream itself',
+        'with so many at work and no more, all of them open, the next stream is refused before it is asked',
     ('src/wire/trace_context.cc', 'if (!read_hex(t.substr(0, 2), &version) || version == 0xff) return {};',
      'if (!read_hex(t.substr(0, 3), &version) || version == 0xff) return {};'): 'digits are read in pairs',
     ('src/wire/h1_queue.cc', 'reader_.forget(*queue_[i]);', 'drop'): 'the reader was closed before, and has none',

@@ -1,6 +1,5 @@
-// FrameRules: what RFC 9113 says of single frames and libnghttp2 does not check here. Having announced
-// SETTINGS_NO_RFC7540_PRIORITIES it passes PRIORITY over, and of closed streams it keeps nothing. Pure; no memory
-// grows.
+// FrameRules: what RFC 9113 says of frames on streams that are closed, of which nothing else is kept, and of PRIORITY,
+// which is otherwise passed over. Pure; no memory grows.
 #pragma once
 
 #include <bitset>
@@ -11,7 +10,7 @@
 namespace weir::wire {
 
 // Which of the youngest streams their client has ended, by END_STREAM or RST_STREAM: it may send neither fields nor
-// data there any more (§5.1). Of older streams such frames are dropped by the library.
+// data there any more (§5.1). On older streams such frames are dropped (h2_heads.h, h2_bodies.h).
 class EndedStreams {
  public:
   void open(int32_t id);  // client's ids: odd

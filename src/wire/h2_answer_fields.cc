@@ -19,7 +19,7 @@ bool connection_specific(std::string_view name) {
 
 }  // namespace
 
-// Neither is copied by the library: both live in the Exchange until its stream is gone.
+// Neither is copied: both live in the Exchange until they are encoded.
 void H2AnswerFields::add(std::string_view name, std::string_view value) {
   auto bytes = [](std::string_view text) { return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data())); };
   list_.push_back({bytes(name), bytes(value), name.size(), value.size(),

@@ -1,4 +1,4 @@
-// H2AnswerFields: the fields of an HTTP/2 answer's head and trailers as the library takes them, and the header blocks
+// H2AnswerFields: the fields of an HTTP/2 answer's head and trailers as libnghttp2 takes them, and the header blocks
 // that they were written as before.
 #pragma once
 
@@ -19,7 +19,7 @@ class H2AnswerFields {
 
   // Valid until the next call, and while the Exchange is.
   std::span<const nghttp2_nv> head(const H2Exchange& x);
-  // Those for the library to write, or the block that says them already.
+  // Those to encode, or the block that says them already.
   struct ToSend {
     H2KnownBlocks::Ref known;
     std::span<const nghttp2_nv> fields;  // empty where there is a block

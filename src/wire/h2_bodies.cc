@@ -50,37 +50,67 @@ bool H2Bodies::collect(H2Exchange& x, uint64_t limit) {
 }
 
 void H2Bodies::send_continue(H2Exchange& x) {
-  nghttp2_nv nv{(uint8_t*)":status", (uint8_t*)"100", 7, 3,
-                NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
-  nghttp2_submit_headers(connection_.session(), NGHTTP2_FLAG_NONE, x.stream(), nullptr, &nv, 1, nullptr);
+  constexpr std::string_view kBlock(
+      "\x08\x03"
+      "100",
+      5);  // RFC 7541 §6.2.2: the table stays as it is
+  connection_.send(H2Frame::kHeaders, NGHTTP2_FLAG_END_HEADERS, x.stream(), kBlock);
 }
 
-int H2Bodies::on_data(int32_t stream, std::span<const std::byte> piece) {
-  H2Exchange* x = connection_.exchange_of(stream);
-  if (!x) {
-    nghttp2_session_consume(connection_.session(), stream, piece.size());
-    return 0;
+void H2Bodies::begin_data(const H2FrameReader& from) {
+  const FrameHead& head = from.head();
+  if (connection_.idle(head.stream)) return connection_.fault(NGHTTP2_PROTOCOL_ERROR, "DATA on a stream that is idle");
+  H2Exchange* x = connection_.exchange_of(head.stream);
+  if (!x) return;
+  if (x->flow.whole) return connection_.fault(NGHTTP2_STREAM_CLOSED, "DATA on a stream that has ended");
+  if (head.length == 0 && head.end_stream()) end_of_data(*x);
+}
+
+// The connection's window is less by all that comes, whatever becomes of it.
+void H2Bodies::take(const H2FrameReader& from, H2FrameReader::Step kind) {
+  const auto piece = std::as_bytes(std::span(from.payload()));
+  if (!connection_.receive.take(piece.size()))
+    return connection_.fault(NGHTTP2_FLOW_CONTROL_ERROR, "more DATA than the connection's window");
+  H2Exchange* x = connection_.exchange_of(from.head().stream);
+  if (!x) return connection_.consume(piece.size());
+  if (!x->flow.receive.take(piece.size())) {
+    streams_.reset(*x, NGHTTP2_FLOW_CONTROL_ERROR);
+    return connection_.consume(piece.size());
   }
-  x->record().bytes_in += piece.size();
-  x->usage.note(*x);
-  if (missing(*x) < 0) connection_.reset_stream(stream, NGHTTP2_PROTOCOL_ERROR);  // RFC 9113 §8.1.1
-  if (x->out.finished || missing(*x) < 0) {  // unread, and its own window is not opened again: check_unread()
-    nghttp2_session_consume_connection(connection_.session(), piece.size());
-    return 0;
-  }
-  x->in.unconsumed += piece.size();
-  x->in.floor.add(piece.size()), connection_.pace.add(piece.size());
-  x->in.moved = connection_.now;
-  const bool streams = x->in.plan.body == BodyPlan::kStream;
-  if (x->in.discard || x->over || x->out.ended || (streams && !x->listener())) {
-    streams_.consume(*x, piece.size());
-  } else if (streams) {
-    if (auto* starts = connection_.env.starts) starts->received(*x, piece);
-    notify_data(*x, piece);
+  if (kind == H2FrameReader::Step::kContent) {
+    content(*x, piece);
   } else {
-    collected(*x, x->request_body.put(piece));
+    connection_.consume(piece.size());
+    connection_.widen(x->stream(), x->flow.receive.give(piece.size()));
   }
-  return 0;
+  if (from.at_end() && from.head().end_stream() && x->open_stream) end_of_data(*x);
+}
+
+void H2Bodies::content(H2Exchange& x, std::span<const std::byte> piece) {
+  x.record().bytes_in += piece.size();
+  x.usage.note(x);
+  if (missing(x) < 0) streams_.reset(x, NGHTTP2_PROTOCOL_ERROR);  // RFC 9113 §8.1.1
+  if (x.out.finished || missing(x) < 0)  // unread, and its own window is not opened again: check_unread()
+    return connection_.consume(piece.size());
+  x.in.unconsumed += piece.size();
+  x.in.floor.add(piece.size()), connection_.pace.add(piece.size());
+  x.in.moved = connection_.now;
+  const bool streams = x.in.plan.body == BodyPlan::kStream;
+  if (x.in.discard || x.over || x.out.ended || (streams && !x.listener())) {
+    streams_.consume(x, piece.size());
+  } else if (streams) {
+    if (auto* starts = connection_.env.starts) starts->received(x, piece);
+    notify_data(x, piece);
+  } else {
+    collected(x, x.request_body.put(piece));
+  }
+}
+
+void H2Bodies::end_of_data(H2Exchange& x) {
+  x.flow.whole = true;
+  if (missing(x) != 0) return streams_.reset(x, NGHTTP2_PROTOCOL_ERROR);
+  end(x);
+  if (x.open_stream && x.out.finished) streams_.end_stream(x);
 }
 
 std::span<std::byte> H2Bodies::landing(int32_t stream) {

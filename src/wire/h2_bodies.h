@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "wire/h2_connection.h"
+#include "wire/h2_frame_reader.h"
 #include "wire/h2_stream_table.h"
 
 namespace weir::wire {
@@ -18,11 +19,12 @@ class H2Bodies {
 
   // The Intake has seen the head, and `plan` is what it said.
   void begin(H2Exchange& x, Plan plan);
-  // Called by the library (h2_callbacks.h).
-  int on_data(int32_t stream, std::span<const std::byte> piece);
+  // DATA begins; a piece of it, content or padding, has come.
+  void begin_data(const H2FrameReader& from);
+  void take(const H2FrameReader& from, H2FrameReader::Step kind);
   // Where the bytes of a stream that come next will lie, where that is known (Codec::landing()).
   std::span<std::byte> landing(int32_t stream);
-  // END_STREAM has come.
+  // The request is whole.
   void end(H2Exchange& x);
   // An answer of the codec's own, in place of a service's; what comes of the body is dropped.
   void refuse(H2Exchange& x, int status, std::string_view reason, std::string_view text);
@@ -33,6 +35,8 @@ class H2Bodies {
   bool check(H2Exchange& x);
 
  private:
+  void content(H2Exchange& x, std::span<const std::byte> piece);
+  void end_of_data(H2Exchange& x);
   bool collect(H2Exchange& x, uint64_t limit);
   void send_continue(H2Exchange& x);
   void collected(H2Exchange& x, RequestBody::State state);

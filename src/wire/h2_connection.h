@@ -1,5 +1,5 @@
-// H2Connection: what the parts of one HTTP/2 connection share: the library's session, the Guard, and where the
-// connection is on its way to its end.
+// H2Connection: what the parts of one HTTP/2 connection share: its streams, windows and frames, the Guard, and where
+// the connection is on its way to its end.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,11 @@
 #include "wire/connection.h"
 #include "wire/guard.h"
 #include "wire/h2_exchange.h"
+#include "wire/h2_field_coding.h"
+#include "wire/h2_frame_writer.h"
 #include "wire/h2_known_blocks.h"
-#include "wire/h2_memory.h"
+#include "wire/h2_receive_window.h"
+#include "wire/h2_stream_ids.h"
 
 namespace weir::wire {
 
@@ -23,72 +26,86 @@ struct H2Connection : Connection {
         guard(limits, wire.now(), who.proxy ? Guard::Clients::kMany : Guard::Clients::kOne),
         now(wire.now()) {}
 
-  // The library's session, woken for whoever uses it. Only while is_open().
-  nghttp2_session* session() {
-    session_memory_.wake();
-    return session_;
-  }
-  nghttp2_mem* session_memory() { return session_memory_.functions(); }
-  void open(nghttp2_session* session) { session_ = session; }
-  bool is_open() const { return session_ != nullptr; }
-  // The socket is gone.
-  void close() {
-    forget_exchange(asked_);
-    nghttp2_session* ended = session();
-    session_ = nullptr;
-    nghttp2_session_del(ended);
-  }
-  // Puts the session away until it is used again, where it waits for the peer alone.
-  void rest() {
-    if (!session_over() && !wants_write()) session_memory_.rest();
-  }
-
   void condemn(std::string_view reason, H2Error code, std::string_view text) { guard.condemn({reason, code, text}); }
-  // The Exchange of a stream; null when the stream has none. The last one that was asked for is remembered: frames and
-  // their parts ask for one stream after the other.
+  // The peer breaks a rule of RFC 9113: the connection ends with an error of §7.
+  void fault(nghttp2_error_code code, std::string_view text) { condemn(reason::kParse, H2Error(code), text); }
+
+  // The Exchange of a stream; null: it is not open. The last one that was asked for is remembered: frames and their
+  // parts ask for one stream after the other.
   H2Exchange* exchange_of(int32_t stream) {
-    if (stream != asked_) found_ = find_exchange(asked_ = stream);
+    if (stream != asked_) {
+      H2Exchange* const* found = open.find(asked_ = stream);
+      found_ = found ? *found : nullptr;
+    }
     return found_;
   }
-  // A stream opens with its Exchange, or has closed: what was found of it is no longer so.
   void set_exchange(int32_t stream, H2Exchange& exchange) {
-    nghttp2_session_set_stream_user_data(session(), stream, &exchange);
+    open.put(stream, &exchange);
     asked_ = stream, found_ = &exchange;
   }
   void forget_exchange(int32_t stream) {
+    open.take_out(stream);
     if (asked_ == stream) asked_ = -1, found_ = nullptr;
   }
-  void reset_stream(int32_t stream, uint32_t code) {
-    nghttp2_submit_rst_stream(session(), NGHTTP2_FLAG_NONE, stream, code);
+  // A stream that the client has not opened yet, or never can.
+  bool idle(int32_t stream) const { return stream % 2 == 0 || stream > last_seen; }
+
+  // Frames into the output, and their cost to the Guard.
+  void send(H2Frame type, uint8_t flags, int32_t stream, std::string_view payload) {
+    frames.put(type, flags, stream, payload);
+    sent(type, flags, stream, payload.size());
   }
-  bool asleep() const { return session_memory_.asleep(); }
-  // The library has frames to send. It is not woken for the question: asleep, it has none.
-  bool wants_write() const { return !asleep() && nghttp2_session_want_write(session_); }
-  // Asks for a flush where the library has frames to send. Inside the library that is asked when it returns.
+  void sent(H2Frame type, uint8_t flags, int32_t stream, size_t size) {
+    guard.sent({uint32_t(size), type, flags, stream, false});
+    flush_later();
+  }
+  void send_reset(int32_t stream, uint32_t code) {
+    frames.reset(stream, code);
+    sent(H2Frame::kRstStream, 0, stream, 4);
+  }
+  // By 0: there is nothing to say. Nor is there behind the last GOAWAY.
+  void widen(int32_t stream, uint32_t by) {
+    if (by == 0 || dead) return;
+    frames.window_update(stream, by);
+    sent(H2Frame::kWindowUpdate, 0, stream, 4);
+  }
+  void send_goaway(int32_t last, uint32_t code) {
+    frames.goaway(last, code, {});
+    sent(H2Frame::kGoaway, 0, 0, 8);
+  }
+  // Bytes of DATA are dealt with that no stream waits for.
+  void consume(size_t n) { widen(0, receive.give(n)); }
+
+  // Asks for a flush. Inside feed() and the like that is not needed.
   void flush_later() {
-    if (!in_library && wants_write()) wire.output_ready();
+    if (!inside) wire.output_ready();
   }
-  // The library has nothing more to read or to write.
-  bool session_over() const { return !dead && !asleep() && !nghttp2_session_want_read(session_) && !wants_write(); }
+  // Nothing more is read, nor is there anything to write but what is in the output.
+  bool session_over() const { return !dead && (terminated || ((goaway_sent || goaway_received) && open.empty())); }
 
   const Limits& limits;
   Guard guard;
-  base::Time now;            // of the present feed(), consumed() or tick()
-  InflateShare inflating;    // of the present turn
-  SharedPace pace;           // of the bodies of requests
-  H2KnownBlocks blocks;      // of answers
-  bool in_library = false;   // inside a call of the library: its callbacks must not call it for output
-  bool dead = false;         // the connection ends as soon as the output is written
-  bool rejected = false;     // the Intake has been told why
-  uint32_t owed_resets = 0;  // invalid frames that are counted, whose reset is not yet sent
+  base::Time now;                                                  // of the present feed(), consumed() or tick()
+  InflateShare inflating;                                          // of the present turn
+  SharedPace pace;                                                 // of the bodies of requests
+  H2KnownBlocks blocks;                                            // of answers
+  H2FieldCoding fields;                                            // header blocks, both ways
+  H2FrameWriter frames;                                            // the output
+  H2StreamIds<H2Exchange*> open;                                   // streams whose ends are not both closed
+  H2ReceiveWindow receive;                                         // all streams together
+  int64_t window = kH2FirstWindow, first_window = kH2FirstWindow;  // that the peer takes of all; of each new stream
+  uint32_t largest_frame = 1 << 14;                                // that the peer takes
+  int32_t last_seen = 0, last_taken = 0;                           // streams: the last one that came, that was opened
+  bool settings_taken = false;                                     // ours, by the peer
+  bool goaway_sent = false, goaway_received = false;               // no further stream is taken; none is asked for
+  bool terminated = false;                                         // the GOAWAY that was sent is the end
+  bool inside = false;    // in a call from the connection, which flushes when it is over
+  bool is_open = true;    // the socket is there
+  bool resting = false;   // nothing has come since the coders were put away
+  bool dead = false;      // the connection ends as soon as the output is written
+  bool rejected = false;  // the Intake has been told why
 
  private:
-  H2Exchange* find_exchange(int32_t stream) {
-    return static_cast<H2Exchange*>(nghttp2_session_get_stream_user_data(session(), stream));
-  }
-
-  H2Memory session_memory_;  // outlives the session
-  nghttp2_session* session_ = nullptr;
   int32_t asked_ = -1;  // the stream that was asked for last
   H2Exchange* found_ = nullptr;
 };

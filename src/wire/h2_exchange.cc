@@ -171,7 +171,7 @@ void H2Exchange::recycle() {
   record_.clear();
   listener_.reset();
 
-  in = {};
+  in = {}, flow = {};
   reuse(cookie), reuse(host);
   request_body.clear();
 

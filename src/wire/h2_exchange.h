@@ -17,6 +17,7 @@
 #include "wire/guard.h"
 #include "wire/h2_known_blocks.h"
 #include "wire/h2_known_heads.h"
+#include "wire/h2_receive_window.h"
 #include "wire/request_body.h"
 
 namespace weir::wire {
@@ -67,7 +68,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   // Forgets the request and the response, but for a head that the connection knows; keeps capacities, but not large
   // ones.
   void recycle();
-  // Bytes that it holds between two requests: its own size, nghttp2's state of a stream, and the capacities kept.
+  // Bytes that it holds between two requests: its own size, its place among the streams, and the capacities kept.
   uint64_t kept() const;
   static const uint64_t kOwnCost;
   // The connection is gone while Tickets are out: the last one to come back deletes this.
@@ -84,6 +85,16 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   // Drops what has not been sent.
   void abandon_output();
   bool is_head() const { return request_.method == "HEAD"; }
+
+  // The state of the stream: RFC 9113 §5, RFC 9218.
+  struct Flow {
+    int64_t window = 0;  // bytes that the peer takes of the answer
+    H2ReceiveWindow receive;
+    uint32_t urgency = 3;
+    bool incremental = false;
+    bool queued = false;  // it waits for its turn to send
+    bool whole = false;   // the peer has closed its end
+  } flow;
 
   struct In {
     HeaderBudget budget;
@@ -112,8 +123,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
     size_t queued = 0;     // bytes in the queue
     size_t backlog = 0;    // the same and those that the socket has not taken
     bool started = false, ended = false, bodiless = false;
-    bool submitted = false;                 // nghttp2 has the head
-    H2KnownBlocks::Ref block{};             // what its head is written from, in place of nghttp2's empty one
+    bool submitted = false;                 // the head is in the output
     bool finished = false;                  // END_STREAM is in the output
     base::Time finished_at = base::kNever;  // since when, if the request has not ended
     bool above = false;                     // the backlog has been above the low-water mark
@@ -125,7 +135,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   } out;
   ByteCharge usage;
 
-  bool open_stream = false;  // nghttp2 still has the stream
+  bool open_stream = false;  // an end of the stream is open
   bool begun = false;        // the Intake has seen it
   bool asked_reset = false;  // the service asked for the reset: it does not count against the peer
   bool over = false;         // queued to be closed, or closed

@@ -1,6 +1,6 @@
 // H2HeadRules: whether a request's header block is well formed, as RFC 9113 §8.1 to §8.3 and §8.5 have it, and the
-// priority that it asks for (RFC 9218). libnghttp2 would check the same, but also of a block that came before and was
-// checked then; so its own checks are off (h2_callbacks.cc). Characters are judged by its functions.
+// priority that it asks for (RFC 9218). A test compares it with the checks of libnghttp2, by whose functions characters
+// are judged. A block that came before was checked then.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// H2KnownBlocks: header blocks that the library has written on one HTTP/2 connection, by the fields that they say. The
-// same fields are written from here the next time, and the library does not encode them.
+// H2KnownBlocks: header blocks that were encoded on one HTTP/2 connection, by the fields that they say. The
+// same fields are written from here the next time, and not encoded.
 //
 // A block of HPACK (RFC 7541) says the same again as long as the dynamic table of the encoder is the same. So a block
 // is kept only if it leaves the table as it is (leaves_table()); each block that changes it, and each SETTINGS frame of
@@ -27,12 +27,12 @@ class H2KnownBlocks {
   // Names a block; stale once it is forgotten, or another has its place.
   enum class Ref : uint32_t { kNone = 0 };
 
-  // The block that says `fields`; kNone: the library has to write it.
+  // The block that says `fields`; kNone: they have to be encoded.
   Ref find(std::span<const nghttp2_nv> fields) const;
   // Empty: it was forgotten.
   std::string_view block(Ref ref) const;
 
-  // The library writes a block for `fields` now, whose bytes wrote() gets. The memory for blocks is charged to `heads`;
+  // A block for `fields` is encoded now, whose bytes wrote() gets. The memory for blocks is charged to `heads`;
   // where there is none, none is kept.
   void writes(std::span<const nghttp2_nv> fields, base::SteppedCharge& heads);
   // `ends`: it is whole, and no frame continues it.

@@ -3,8 +3,8 @@
 //
 // A block of HPACK (RFC 7541) means the same again as long as the dynamic table is the same. So a block is kept only if
 // it leaves the table as it is: indexed fields, and literals that are not added (§6.1, §6.2.2, §6.2.3). Each block that
-// changes the table, and each that is not seen as a whole, makes all of them forgotten. In place of a known block the
-// library gets an empty one: what would be wrong with a head was looked for when it came first (h2_head_rules.h).
+// changes the table, and each that is not seen as a whole, makes all of them forgotten. A known block is not
+// looked at: what would be wrong with a head was looked for when it came first (h2_head_rules.h).
 #pragma once
 
 #include <cstddef>

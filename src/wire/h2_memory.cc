@@ -68,32 +68,22 @@ class Blocks {
 
 thread_local Blocks blocks_of_thread;
 
-// The large blocks that a session asks for when it is made, each with its place among the session's pages. A version of
-// the library with other sizes has them from the heap. Places but the rings' are used once: what is asked for as zeros
-// is not zeros when it comes back, and what is kept in the room for a frame, such as a field of the peer's, is lost
-// with the first rest.
+// The large blocks that a connection's coders ask for when they are made, each with its place in its page. A version of
+// the library with other sizes has them from the heap.
 struct Place {
   size_t at, least, most;  // bytes
-  bool zeroed;             // it is asked for as zeros
-  bool again = false;
 };
-constexpr size_t kTable = 4096;        // 256 places for streams
-constexpr size_t kStruct = 3072;       // the session's own struct has 2,928
-constexpr size_t kRing = 1024;         // a ring of the fields in a table of HPACK, one for each way
-constexpr size_t kLeastFrame = 16384;  // SETTINGS_MAX_FRAME_SIZE at first, and a head
-constexpr size_t kPutAway = kTable + kStruct + 2 * kRing;
-constexpr size_t kPagesOfSession = 7 * base::PagePool::kPage;
-constexpr std::array<Place, 5> kPlaces{{
-    {0, kTable, kTable, true},
-    {kTable, 2048, kStruct, true},
-    {kTable + kStruct, kRing, kRing, false, true},
-    {kTable + kStruct + kRing, kRing, kRing, false, true},
-    {kPutAway, kLeastFrame, kPagesOfSession - kPutAway, false},
+constexpr size_t kRing = 1024;     // of the fields in a table, one for each way
+constexpr size_t kEncoder = 2048;  // it has 1,120, its index of the table included
+constexpr std::array<Place, 3> kPlaces{{
+    {0, kRing, kRing},
+    {kRing, kRing, kRing},
+    {2 * kRing, kRing + 1, kEncoder},
 }};
-constexpr size_t kMostSessions = 1 << 18;  // of the process; further ones are in the heap: 7 GiB of addresses
+constexpr size_t kMostConnections = 1 << 18;  // of the process; further ones are in the heap: 1 GiB of addresses
 
-base::PagePool& session_pages() {
-  static auto& pages = *new base::PagePool(kPagesOfSession, kMostSessions);  // outlives every thread
+base::PagePool& pages_of_coders() {
+  static auto& pages = *new base::PagePool(base::PagePool::kPage, kMostConnections);  // outlives every thread
   return pages;
 }
 
@@ -106,13 +96,13 @@ struct H2Memory::Functions {
     const auto offset = size_t(static_cast<std::byte*>(at) - memory.pages_.data());
     size_t i = 0;
     while (i < kPlaces.size() && kPlaces[i].at != offset) ++i;
-    base::check(i < kPlaces.size(), "a block of a session's pages");
+    base::check(i < kPlaces.size(), "a block of the page");
     return i;
   }
-  static void* take_place(H2Memory& memory, size_t bytes, bool zeroed) {
+  static void* take_place(H2Memory& memory, size_t bytes) {
     for (size_t i = 0; i < kPlaces.size(); ++i) {
       const Place& place = kPlaces[i];
-      if (bytes < place.least || bytes > place.most || place.zeroed != zeroed || memory.taken_[i]) continue;
+      if (bytes < place.least || bytes > place.most || memory.taken_[i]) continue;
       std::byte* pages = memory.pages_.take();
       if (!pages) return nullptr;
       memory.taken_.set(i);
@@ -122,22 +112,20 @@ struct H2Memory::Functions {
   }
 
   static void* take(size_t bytes, void* user) {
-    void* at = bytes > kLargest ? take_place(of(user), bytes, false) : nullptr;
+    void* at = bytes > kLargest ? take_place(of(user), bytes) : nullptr;
     return at ? at : blocks_of_thread.take(bytes);
   }
   static void* take_zeroed(size_t n, size_t bytes, void* user) {
     size_t all;
     if (__builtin_mul_overflow(n, bytes, &all)) return nullptr;
-    if (void* at = all > kLargest ? take_place(of(user), all, true) : nullptr) return at;
-    void* at = blocks_of_thread.take(all);
+    void* at = take(all, user);
     return at ? std::memset(at, 0, all) : nullptr;
   }
   static void give(void* at, void* user) {
     if (!at) return;
     H2Memory& memory = of(user);
     if (!memory.pages_.contains(at)) return blocks_of_thread.give(at);
-    const size_t place = place_of(memory, at);
-    if (kPlaces[place].again) memory.taken_.reset(place);
+    memory.taken_.reset(place_of(memory, at));
   }
   static void* take_more(void* before, size_t bytes, void* user) {
     if (!before) return take(bytes, user);
@@ -155,7 +143,7 @@ struct H2Memory::Functions {
 
 H2Memory::H2Memory()
     : functions_{this, Functions::take, Functions::give, Functions::take_zeroed, Functions::take_more},
-      pages_(session_pages(), kPutAway) {}
+      pages_(pages_of_coders(), base::PagePool::kPage) {}
 
 void H2Memory::rest() {
   if (std::exchange(used_, false)) pages_.rest();

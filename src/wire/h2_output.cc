@@ -8,28 +8,45 @@
 
 namespace weir::wire {
 
+void H2Output::next_block() {
+  if (block_) base::drop(block_);
+  block_ = take_output_block(kBlock);
+  block_used_ = 0;
+}
+
+// The next `n` bytes of the block are what follows.
+void H2Output::put_piece(std::byte* at, size_t n) {
+  block_used_ += n;
+  if (!pieces_.empty() && pieces_.back().data + pieces_.back().size == at) {
+    pieces_.back().size += n;
+  } else {
+    base::retain(block_);
+    pieces_.push({at, n, base::Bytes(block_, at, n)});
+  }
+}
+
 void H2Output::copy(const void* from, size_t n) {
   const auto* bytes = static_cast<const std::byte*>(from);
   put_ += n;
   while (n > 0) {
-    if (!block_ || block_used_ == block_->capacity) {
-      if (block_) base::drop(block_);
-      block_ = take_output_block(kBlock);
-      block_used_ = 0;
-    }
+    if (!block_ || block_used_ == block_->capacity) next_block();
     std::byte* at = block_->data + block_used_;
-    size_t part = std::min(n, block_->capacity - block_used_);
+    const size_t part = std::min(n, block_->capacity - block_used_);
     std::memcpy(at, bytes, part);
-    block_used_ += part;
+    put_piece(at, part);
     bytes += part;
     n -= part;
-    if (!pieces_.empty() && pieces_.back().data + pieces_.back().size == at) {
-      pieces_.back().size += part;
-    } else {
-      base::retain(block_);
-      pieces_.push({at, part, base::Bytes(block_, at, part)});
-    }
   }
+}
+
+char* H2Output::room(size_t n) {
+  if (!block_ || block_->capacity - block_used_ < n) next_block();
+  return reinterpret_cast<char*>(block_->data + block_used_);
+}
+
+void H2Output::wrote(size_t n) {
+  put_ += n;
+  put_piece(block_->data + block_used_, n);
 }
 
 void H2Output::refer(base::Bytes piece) {

@@ -22,6 +22,10 @@ class H2Output {
 
   void copy(const void* from, size_t n);
   void refer(base::Bytes piece);
+  // Room for `n` bytes in a row, at most kMostInRow, to be written there; wrote() follows at once.
+  char* room(size_t n);
+  void wrote(size_t n);
+  static constexpr size_t kMostInRow = 1024;
 
   bool empty() const { return put_ == taken_; }
   size_t size() const { return size_t(put_ - taken_); }
@@ -39,6 +43,8 @@ class H2Output {
   static constexpr size_t kBlock = 16 << 10;
 
   void give_block();
+  void next_block();
+  void put_piece(std::byte* at, size_t n);
 
   struct StreamPiece {
     const std::byte* data = nullptr;

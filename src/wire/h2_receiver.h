@@ -1,66 +1,62 @@
-// H2Receiver: from the frames of one HTTP/2 connection to Exchanges: the heads of requests, resets, invalid frames.
-// Their bodies are h2_bodies.h's.
+// H2Receiver: the frames that a client sends on one HTTP/2 connection (RFC 9113 §6), by what they do: header blocks are
+// h2_heads.h's, DATA is h2_bodies.h's, SETTINGS are h2_settings.h's; the others are handled here.
 //
-// The on_… functions are called by libnghttp2 inside H2Session's call of it; NGHTTP2_ERR_CALLBACK_FAILURE means that
-// there is a verdict with the Guard. Services may be called from here; what they answer is kept in their Exchange.
+// A frame that breaks a rule leaves a verdict with the Guard. Services may be called from here; what they answer is
+// kept in their Exchange.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-#include <nghttp2/nghttp2.h>
-
 #include "wire/h2_bodies.h"
 #include "wire/h2_connection.h"
-#include "wire/h2_head_rules.h"
-#include "wire/h2_known_heads.h"
+#include "wire/h2_frame_reader.h"
+#include "wire/h2_heads.h"
+#include "wire/h2_sender.h"
+#include "wire/h2_settings.h"
 #include "wire/h2_stream_table.h"
 
 namespace weir::wire {
 
 class H2Receiver {
  public:
-  H2Receiver(H2Connection& connection, H2StreamTable& streams, H2Bodies& bodies)
-      : connection_(connection), streams_(streams), bodies_(bodies) {}
+  H2Receiver(H2Connection& connection, H2StreamTable& streams, H2Bodies& bodies, H2Sender& sender)
+      : connection_(connection),
+        streams_(streams),
+        bodies_(bodies),
+        sender_(sender),
+        heads_(connection, streams, bodies),
+        settings_(connection, sender) {}
 
-  int on_begin_headers(const nghttp2_frame& frame);
-  int on_header(std::string_view name, std::string_view value);
-  int on_frame(const nghttp2_frame& frame);
-  int on_stream_close(int32_t stream);
-  int on_invalid_frame(int lib_error);
-
-  // The head that the library is given next stands for one that came before.
-  void repeat_head(const H2KnownHeads::Head& head) { repeated_ = &head; }
-  // The head that it is given next is `block`, and is to be learned.
-  void learn_head(H2KnownHeads& known, std::string_view block) { known_ = &known, block_ = block; }
-  // It has been given: neither holds for others.
-  void read_head() { repeated_ = nullptr, known_ = nullptr; }
+  void open() { settings_.send_ours(); }
+  // Bytes behind the preface. Stops at the first frame that is wrong.
+  void receive(std::string_view bytes);
+  // Gives back what is kept for later requests, while there is none.
+  void drop() { heads_.drop(); }
 
  private:
-  void open_head(int32_t stream);
-  int on_head(const nghttp2_frame& frame);
-  int on_last_data(int32_t stream);
-  bool well_formed(const H2Exchange& x, bool ends) const;
-  int malformed(int32_t stream);
-  void pseudo_field(Request& request, std::string_view name, std::string_view value);
-  void field(H2Exchange& x, std::string_view name, std::string_view value);
+  void act(H2FrameReader::Step step);
+  void on_head(const FrameHead& head);
+  bool has_its_place(const FrameHead& head);
+  bool has_its_length(const FrameHead& head);
+  void on_control(const FrameHead& head, std::string_view payload);
+  void on_settings(const FrameHead& head, std::string_view payload);
+  void on_ping(const FrameHead& head, std::string_view payload);
+  void on_goaway(const FrameHead& head, std::string_view payload);
+  void on_window_update(const FrameHead& head, uint32_t by);
+  void on_reset(const FrameHead& head);
   void stream_was_reset(H2Exchange& x);
-  void begin_request(H2Exchange& x);
-  bool check_head(H2Exchange& x);
-  bool take_head(H2Exchange& x);
-  bool take_authority(H2Exchange& x);
-  void reject(H2Exchange& x, int status, std::string_view reason, std::string_view text);
 
   H2Connection& connection_;
   H2StreamTable& streams_;
   H2Bodies& bodies_;
-  H2Exchange* heading_ = nullptr;  // whose fields are arriving
-  bool trailers_ = false;          // they are trailers
-  H2HeadRules rules_;              // of them
-  HeaderBudget nobodys_;           // fields of a stream that has no Exchange
-  const H2KnownHeads::Head* repeated_ = nullptr;
-  H2KnownHeads* known_ = nullptr;
-  std::string_view block_;
+  H2Sender& sender_;
+  H2Heads heads_;
+  H2Settings settings_;
+  H2FrameReader reader_;
+  uint32_t largest_ = 1 << 14;     // frame that the client may send
+  bool began_ = false;             // its first frame has come
+  uint32_t last_id_ = 0x7fffffff;  // that a GOAWAY of the client's has named
 };
 
 }  // namespace weir::wire

@@ -1,19 +1,19 @@
 #include "wire/h2_sender.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
-#include "wire/h2_callbacks.h"
+#include "wire/h2_frame_cutter.h"
 
 namespace weir::wire {
 namespace {
 
-constexpr size_t kOutputTarget = 256 << 10;  // gathered ahead of the socket; more waits in its streams, for fairness
-constexpr size_t kCopyBelow = 4096;          // smaller pieces are cheaper to copy than to point at
-constexpr size_t kFrameHeadBytes = 9, kType = 3, kFlags = 4;  // bytes; where in it
+constexpr size_t kGatheredAhead = 256 << 10;  // output ahead of the socket; more waits in its streams
+constexpr size_t kCopyBelow = 4096;           // smaller pieces are cheaper to copy than to point at
 constexpr size_t kFrame = 16 << 10, kLargeFrame = 256 << 10;
+constexpr size_t kMostEnded = 64;  // streams that have ended, and still wait for a turn
+constexpr uint8_t kEndStream = NGHTTP2_FLAG_END_STREAM, kEndHeaders = NGHTTP2_FLAG_END_HEADERS;
 constexpr base::Duration kUnread = std::chrono::seconds(1);
 // With more output that is not written or not delivered, the socket, not a window, holds streams up.
 constexpr size_t kSocketIsSlow = 64 << 10;
@@ -28,224 +28,242 @@ uint32_t code_of(Reset why) {
   return NGHTTP2_INTERNAL_ERROR;
 }
 
-// Some of its answer waits for the client's window, or for the socket. Also the end of an answer waits for the window,
-// if its last bytes have used that up: nghttp2 holds back even an empty DATA frame.
-bool waits(const H2Exchange& x) { return x.out.submitted && !x.out.finished && (x.out.queued > 0 || x.out.ended); }
+// Some of its answer waits for the client's window, or for the socket.
+bool waits(const H2Exchange& x) { return x.out.submitted && !x.out.finished && x.out.queued > 0; }
+
+// Bytes of DATA that go into one frame now.
+size_t next_frame(const H2Exchange& x, const H2Connection& c) {
+  const size_t most = x.out.queued > kFrame ? std::min<size_t>(kLargeFrame, c.largest_frame) : kFrame;
+  return size_t(std::min({int64_t(x.out.queued), int64_t(most), c.window, x.flow.window}));
+}
+
+// Where the frame's payload is to be written.
+char* begin_frame(char* at, size_t length, H2Frame type, uint8_t flags, int32_t stream) {
+  write_frame_head(at, length, type, flags, stream);
+  return at + kH2FrameHead;
+}
+char* put_text(char* at, std::string_view text) {
+  std::memcpy(at, text.data(), text.size());
+  return at + text.size();
+}
 
 }  // namespace
 
 void H2Sender::fill() {
-  connection_.in_library = true;
-  submit_touched();
-  // A session that is asleep has nothing to send. After its last GOAWAY the library would still give what it has
-  // queued.
-  while (!connection_.asleep() && output_.size() < kOutputTarget && !(goaway_sent_ && connection_.session_over())) {
-    const uint8_t* at = nullptr;
-    ssize_t n = nghttp2_session_mem_send(connection_.session(), &at);
-    if (n > 0) put_frame(at, size_t(n));
-    if (ending_) mark(*std::exchange(ending_, nullptr), 0, true);
-    if (n < 0) connection_.condemn(reason::kParse, H2Error::kInternal, "cannot send");
-    if (n <= 0) break;
-  }
-  known_ = nullptr;
-  connection_.in_library = false;
+  connection_.inside = true;
+  send_touched();
+  take_turns();
+  connection_.inside = false;
 }
 
-void H2Sender::submit_touched() {
+// As many as there is room for; each one's head, and what is small.
+void H2Sender::send_touched() {
   auto& touched = streams_.touched();
-  for (size_t i = 0; i < touched.size(); ++i) {
-    H2Exchange& x = *touched[i];
-    x.touched = false;
-    if (!x.open_stream || x.over) {
-      streams_.sweep_later(x);
-    } else if (x.out.reset) {
-      x.asked_reset = true;
-      connection_.reset_stream(x.stream(), code_of(*x.out.reset));
-    } else if (x.out.started && !x.out.submitted) {
-      submit_head(x);
-    } else {
-      nghttp2_session_resume_data(connection_.session(), x.stream());  // an error says that it had not been deferred
-    }
-  }
-  touched.clear();
+  size_t sent = 0;
+  while (sent < touched.size() && output().size() < kGatheredAhead) send(*touched[sent++]);
+  touched.erase(touched.begin(), touched.begin() + std::ptrdiff_t(sent));
 }
 
-void H2Sender::submit_head(H2Exchange& x) {
+void H2Sender::send(H2Exchange& x) {
+  x.touched = false;
+  if (!x.open_stream || x.over) return streams_.sweep_later(x);
+  if (x.out.reset) {
+    x.asked_reset = true;
+    return streams_.reset(x, code_of(*x.out.reset));
+  }
+  if (!x.out.started || x.out.finished) return;
+  if (!x.out.submitted) return send_head(x);
+  if (x.out.ended && x.out.queued == 0) return send_end(x);
+  queue(x);
+}
+
+// --- heads and trailers ----------------------------------------------------------------------------------------------
+
+// The block that says `fields`, or the one that is known. Empty: it is too large. Valid until the next call.
+std::string_view H2Sender::block_of(H2AnswerFields::ToSend fields) {
+  if (fields.known != H2KnownBlocks::Ref::kNone) return connection_.blocks.block(fields.known);
+  connection_.blocks.writes(fields.fields, streams_.heads());
+  block_ = connection_.fields.encode(fields.fields);
+  connection_.blocks.wrote(block_, H2KnownBlocks::Part::kWhole);
+  return block_;
+}
+
+void H2Sender::put_block(H2Exchange& x, uint8_t flags, std::string_view block) {
+  connection_.frames.head(flags, x.stream(), block);
+  connection_.sent(H2Frame::kHeaders, uint8_t(flags | kEndHeaders), x.stream(), block.size());
+}
+
+// An answer that comes piece by piece takes turns with the others, whatever its client has asked for.
+void H2Sender::send_head(H2Exchange& x) {
   x.out.submitted = true;
-  const auto [known, fields] = fields_.head_to_send(x);
-  x.out.block = known;
-  bool bare = x.out.ended && x.out.queued == 0 && !x.out.has_trailers();
-  if (!bare && (!x.out.ended || x.out.queued > kLargeFrame)) {
-    nghttp2_extpri share{NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};  // takes turns with the others
-    nghttp2_session_change_extpri_stream_priority(connection_.session(), x.stream(), &share, 1);
+  const std::string_view block = block_of(fields_.head_to_send(x));
+  if (block.empty()) return fail(x);
+  if (x.out.ended && x.out.queued == 0 && !x.out.has_trailers()) {
+    put_block(x, kEndStream, block);
+    return end_sent(x);
   }
-  nghttp2_data_provider body = body_provider(x);
-  nghttp2_submit_response(connection_.session(), x.stream(), fields.data(), fields.size(), bare ? nullptr : &body);
+  if (send_whole(x, block)) return;
+  put_block(x, 0, block);
+  if (!x.out.ended || x.out.queued > kLargeFrame) x.flow.urgency = 3, x.flow.incremental = true;
+  if (x.out.ended && x.out.queued == 0) return send_end(x);
+  queue(x);
 }
 
-// One frame of the library's.
-void H2Sender::put_frame(const uint8_t* at, size_t n) {
-  const uint8_t type = at[kType];
-  if (H2Exchange* x = std::exchange(known_, nullptr)) return put_known_head(*x, at, n);
-  output_.copy(at, n);
-  if (type != NGHTTP2_HEADERS && type != NGHTTP2_CONTINUATION) return;
-  const bool whole = type == NGHTTP2_HEADERS && (at[kFlags] & ~NGHTTP2_FLAG_END_STREAM) == NGHTTP2_FLAG_END_HEADERS;
-  connection_.blocks.wrote({reinterpret_cast<const char*>(at) + kFrameHeadBytes, n - kFrameHeadBytes},
-                           whole ? H2KnownBlocks::Part::kWhole : H2KnownBlocks::Part::kOneOfSeveral);
+// A small answer, written at once behind its head. False: it is not that, or has to wait.
+bool H2Sender::send_whole(H2Exchange& x, std::string_view head) {
+  const size_t n = x.out.queued;
+  if (!x.out.ended || n == 0 || n >= H2Output::kMostInRow || !turns_.empty()) return false;
+  if (int64_t(n) > std::min(connection_.window, x.flow.window)) return false;
+  std::string_view trailers;
+  if (x.out.has_trailers()) {
+    const auto known = fields_.trailers_to_send(x).known;
+    if (known == H2KnownBlocks::Ref::kNone) return false;
+    trailers = connection_.blocks.block(known);
+  }
+  const size_t ends = trailers.empty() ? 0 : kH2FrameHead + trailers.size();
+  const size_t size = 2 * kH2FrameHead + head.size() + n + ends;
+  if (size > H2Output::kMostInRow) return false;
+  char* at = begin_frame(output().room(size), head.size(), H2Frame::kHeaders, kEndHeaders, x.stream());
+  const uint8_t flags = trailers.empty() ? kEndStream : 0;
+  at = begin_frame(put_text(at, head), n, H2Frame::kData, flags, x.stream());
+  for (size_t i = 0; i < x.out.queue.size(); ++i) {
+    const base::Bytes& piece = x.out.queue[i];
+    at = put_text(at, {reinterpret_cast<const char*>(piece.data()), piece.size()});
+  }
+  if (ends > 0) {
+    at = begin_frame(at, trailers.size(), H2Frame::kHeaders, kEndHeaders | kEndStream, x.stream());
+    put_text(at, trailers);
+  }
+  output().wrote(size);
+  x.out.queue.clear(), x.out.tail_room = 0;
+  connection_.sent(H2Frame::kHeaders, kEndHeaders, x.stream(), head.size());
+  count_data(x, flags, n);
+  if (ends > 0) connection_.sent(H2Frame::kHeaders, kEndHeaders | kEndStream, x.stream(), trailers.size());
+  mark(x, n, true);
+  end_sent(x);
+  return true;
 }
 
-// The library's frame has no fields. It has a block all the same if the table's size has changed since it was
-// submitted; then, and if the table was changed by a head before it, the fields are written so that no table matters.
-void H2Sender::put_known_head(const H2Exchange& x, const uint8_t* frame, size_t n) {
-  const std::string_view own{reinterpret_cast<const char*>(frame) + kFrameHeadBytes, n - kFrameHeadBytes};
-  const std::string_view block = connection_.blocks.block(x.out.block);
-  if (own.empty() && !block.empty()) return put_head(frame[kFlags], x.stream(), block);
-  put_head(frame[kFlags], x.stream(), std::string(own) + literal_block(fields_.head(x)));
+// All of its DATA has gone.
+void H2Sender::send_end(H2Exchange& x) {
+  if (!x.out.has_trailers()) {
+    connection_.send(H2Frame::kData, kEndStream, x.stream(), {});
+    return end_sent(x);
+  }
+  const std::string_view block = block_of(fields_.trailers_to_send(x));
+  if (block.empty()) return fail(x);
+  put_block(x, kEndStream, block);
+  end_sent(x);
 }
 
-void H2Sender::put_head(uint8_t flags, int32_t stream, std::string_view block) {
-  const auto size = uint32_t(block.size()), id = uint32_t(stream);
-  const std::array<uint8_t, kFrameHeadBytes> head{
-      uint8_t(size >> 16), uint8_t(size >> 8), uint8_t(size),    NGHTTP2_HEADERS, flags,
-      uint8_t(id >> 24),   uint8_t(id >> 16),  uint8_t(id >> 8), uint8_t(id)};
-  std::array<uint8_t, kFrameHeadBytes + H2KnownBlocks::kMostBlock> both;
-  std::copy(head.begin(), head.end(), both.begin());
-  const size_t first = std::min(block.size(), H2KnownBlocks::kMostBlock);
-  std::memcpy(both.data() + kFrameHeadBytes, block.data(), first);
-  output_.copy(both.data(), kFrameHeadBytes + first);
-  if (block.size() > first) output_.copy(block.data() + first, block.size() - first);
+void H2Sender::end_sent(H2Exchange& x) {
+  x.out.finished = true;
+  x.out.finished_at = connection_.now;
+  mark(x, 0, true);
+  check_unread(x);
+  if (x.open_stream && x.flow.whole) streams_.end_stream(x);
 }
 
-ssize_t H2Sender::frame_size(int32_t stream, uint32_t max_frame) const {
-  const H2Exchange* x = connection_.exchange_of(stream);
-  size_t want = x && x->out.queued > kFrame ? std::min(x->out.queued, kLargeFrame) : kFrame;
-  return ssize_t(std::min<size_t>(want, max_frame));
+// Fields that cannot be sent must not leave their stream hanging.
+void H2Sender::fail(H2Exchange& x) {
+  x.asked_reset = true;
+  streams_.reset(x, NGHTTP2_INTERNAL_ERROR);
 }
 
-ssize_t H2Sender::read_body(H2Exchange& x, size_t max, uint32_t& flags) {
-  size_t n = std::min(max, x.out.queued);
-  if (n == 0 && !x.out.ended) return NGHTTP2_ERR_DEFERRED;
-  flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-  if (!x.out.ended || n < x.out.queued) return ssize_t(n);
-  flags |= NGHTTP2_DATA_FLAG_EOF;
-  if (!x.out.has_trailers()) return ssize_t(n);
-  const auto [known, fields] = fields_.trailers_to_send(x);
-  trailers_ = known;
-  if (trailers_ != H2KnownBlocks::Ref::kNone) return ssize_t(n);  // the library sees them as the end of the DATA
-  flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-  nghttp2_submit_trailer(connection_.session(), x.stream(), fields.data(), fields.size());
-  return ssize_t(n);
+// --- DATA ------------------------------------------------------------------------------------------------------------
+
+void H2Sender::queue(H2Exchange& x) {
+  if (x.flow.queued || !waits(x) || x.flow.window <= 0) return;
+  if (turns_.size() >= 2 * connection_.open.size() + kMostEnded)
+    turns_.filter([&](int32_t stream) { return connection_.exchange_of(stream) != nullptr; });
+  x.flow.queued = true;
+  turns_.push(x.stream(), x.flow.urgency, x.flow.incremental ? H2Turns::Kind::kIncremental : H2Turns::Kind::kWhole);
 }
 
-int H2Sender::send_body(H2Exchange& x, const uint8_t* head, size_t n) {
-  const auto trailers = std::exchange(trailers_, {});
-  const bool trailed = trailers != H2KnownBlocks::Ref::kNone;
-  std::array<uint8_t, kFrameHeadBytes> own;
-  std::copy_n(head, kFrameHeadBytes, own.begin());
-  if (trailed) own[kFlags] &= uint8_t(~NGHTTP2_FLAG_END_STREAM);
-  if (n > 0 || !trailed) output_.copy(own.data(), kFrameHeadBytes);
+bool H2Sender::set_first_window(int64_t bytes) {
+  const int64_t by = bytes - std::exchange(connection_.first_window, bytes);
+  bool fits = true;
+  if (by == 0) return fits;
+  connection_.open.each([&](int32_t, H2Exchange* x) {
+    x->flow.window += by;
+    fits = fits && x->flow.window <= kH2LargestWindow;
+    queue(*x);
+  });
+  return fits;
+}
+
+// One that is better had whole keeps its turn until its window is used up.
+void H2Sender::take_turns() {
+  while (!turns_.empty() && connection_.window > 0 && output().size() < kGatheredAhead) {
+    H2Exchange* x = connection_.exchange_of(turns_.front());
+    if (x && waits(*x) && x->flow.window > 0) {
+      send_data(*x, next_frame(*x, connection_));
+      if (x->open_stream && waits(*x) && x->flow.window > 0 && !x->flow.incremental) continue;
+    }
+    turns_.pop();
+    if (!x) continue;
+    x->flow.queued = false;
+    if (x->open_stream) queue(*x);
+  }
+}
+
+void H2Sender::send_data(H2Exchange& x, size_t n) {
+  const bool last = x.out.ended && n == x.out.queued, ends = last && !x.out.has_trailers();
+  const uint8_t flags = ends ? kEndStream : 0;
+  begin_frame(output().room(kH2FrameHead), n, H2Frame::kData, flags, x.stream());
+  output().wrote(kH2FrameHead);
+  put_data(x, n);
+  count_data(x, flags, n);
+  mark(x, n, false);
+  if (ends)
+    end_sent(x);
+  else if (last)
+    send_end(x);
+}
+
+void H2Sender::put_data(H2Exchange& x, size_t n) {
   auto& out = x.out;
-  for (size_t left = n; left > 0;) {
+  while (n > 0) {
     base::Bytes& front = out.queue.front();
-    size_t part = std::min(left, front.size() - out.front_at);
+    const size_t part = std::min(n, front.size() - out.front_at);
     if (part < kCopyBelow)
-      output_.copy(front.data() + out.front_at, part);
+      output().copy(front.data() + out.front_at, part);
     else
-      output_.refer(front.slice(out.front_at, part));
+      output().refer(front.slice(out.front_at, part));
     out.front_at += part;
-    left -= part;
+    n -= part;
     if (out.front_at < front.size()) continue;
     out.queue.pop();
     if (out.queue.empty()) out.tail_room = 0;
     out.front_at = 0;
   }
-  out.queued -= n;
-  out.floor.add(n), window_floor_.add(int64_t(n));
+}
+
+void H2Sender::count_data(H2Exchange& x, uint8_t flags, size_t n) {
+  connection_.window -= int64_t(n), x.flow.window -= int64_t(n);
+  x.out.queued -= n;
+  x.out.floor.add(int64_t(n)), window_floor_.add(int64_t(n));
   x.in.moved = connection_.now;
-  if (trailed)
-    put_head(NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, x.stream(), connection_.blocks.block(trailers));
-  mark(x, n, false);
-  return output_.size() < kOutputTarget ? 0 : NGHTTP2_ERR_PAUSE;  // else the library goes on as long as there is DATA
+  connection_.sent(H2Frame::kData, flags, x.stream(), n);
 }
 
-int H2Sender::on_frame_sent(const nghttp2_frame& frame) {
-  const nghttp2_frame_hd& hd = frame.hd;
-  connection_.guard.sent({uint32_t(hd.length), H2Frame(hd.type), hd.flags, hd.stream_id, false});
-  switch (hd.type) {
-    case NGHTTP2_HEADERS: head_sent(frame.headers); [[fallthrough]];
-    case NGHTTP2_DATA:
-      if (hd.flags & NGHTTP2_FLAG_END_STREAM) end_stream_sent(hd);
-      break;
-    case NGHTTP2_RST_STREAM: reset_sent(hd.stream_id, frame.rst_stream.error_code); break;
-    case NGHTTP2_GOAWAY: goaway_sent(frame.goaway.error_code); break;
-  }
-  return 0;
-}
-
-// The library gives us its bytes next.
-void H2Sender::head_sent(const nghttp2_headers& head) {
-  H2Exchange* x = connection_.exchange_of(head.hd.stream_id);
-  if (x && x->out.block != H2KnownBlocks::Ref::kNone && head.nvlen == 0)
-    known_ = x;
-  else
-    connection_.blocks.writes({head.nva, head.nvlen}, streams_.heads());
-}
-
-void H2Sender::end_stream_sent(const nghttp2_frame_hd& head) {
-  H2Exchange* x = connection_.exchange_of(head.stream_id);
-  if (!x) return;
-  x->out.finished = true;
-  // DATA is in the output by now; of another frame the library has not yet given us the bytes.
-  if (head.type == NGHTTP2_DATA)
-    mark(*x, 0, true);
-  else
-    ending_ = x;
-  x->out.finished_at = connection_.now;
-  check_unread(*x);
-}
-
-void H2Sender::reset_sent(int32_t stream, uint32_t code) {
-  H2Exchange* x = connection_.exchange_of(stream);
-  if (x && x->asked_reset) return;
-  // The peer cannot know how much of its work still runs here, nor, before its ACK, how many streams it may open.
-  if (code == NGHTTP2_REFUSED_STREAM) return;
-  if (connection_.owed_resets > 0)
-    --connection_.owed_resets;  // counted when the frame that caused it came
-  else
-    connection_.guard.glitch(connection_.now);
-}
-
-void H2Sender::goaway_sent(uint32_t code) {
-  goaway_sent_ = true;
-  if (code == NGHTTP2_NO_ERROR || connection_.rejected) return;
-  connection_.rejected = true;  // the library's own verdict
-  connection_.env.intake.rejected(reason::kParse, connection_.peer);
-}
-
-// A head that cannot be sent (too large for the library) must not leave its stream hanging.
-int H2Sender::on_frame_not_sent(const nghttp2_frame& frame) {
-  H2Exchange* x = frame.hd.type == NGHTTP2_HEADERS ? connection_.exchange_of(frame.hd.stream_id) : nullptr;
-  if (!x || !x->open_stream || x->asked_reset) return 0;
-  x->asked_reset = true;
-  connection_.reset_stream(frame.hd.stream_id, NGHTTP2_INTERNAL_ERROR);
-  return 0;
-}
+// --- the socket ------------------------------------------------------------------------------------------------------
 
 void H2Sender::mark(H2Exchange& x, size_t bytes, bool end) {
   if (!marks_.empty() && marks_.back().exchange == &x) {  // nothing of another stream lies between
     Mark& last = marks_.back();
-    last.at = output_.put();
+    last.at = output().put();
     last.bytes += bytes;
     last.end = end;
     return;
   }
   ++x.marks;
-  marks_.push({output_.put(), &x, bytes, end});
+  marks_.push({output().put(), &x, bytes, end});
 }
 
 // Credits the bytes that the socket has taken, stream by stream.
 void H2Sender::pass_marks() {
-  while (!marks_.empty() && marks_.front().at <= output_.taken()) {
+  while (!marks_.empty() && marks_.front().at <= output().taken()) {
     Mark mark = marks_.front();
     marks_.pop();
     --mark.exchange->marks;
@@ -267,19 +285,19 @@ void H2Sender::pass_mark(const Mark& mark) {
 }
 
 void H2Sender::consumed(size_t n) {
-  output_.consumed(n);
+  output().consumed(n);
   drain_floor_.written(n);
-  if (output_.empty()) {
+  if (output().empty()) {
     connection_.guard.drained();
-  } else if (output_.taken() >= control_mark_) {  // the output of a long download is never empty
+  } else if (output().taken() >= control_mark_) {  // the output of a long download is never empty
     connection_.guard.passed();
-    control_mark_ = output_.put();
+    control_mark_ = output().put();
   }
   pass_marks();
 }
 
 void H2Sender::drop_output() {
-  output_.clear();
+  output().clear();
   while (!marks_.empty()) {
     H2Exchange& x = *marks_.front().exchange;
     marks_.pop();
@@ -289,19 +307,6 @@ void H2Sender::drop_output() {
   }
 }
 
-// RFC 9113 §6.8: last stream id, error code, debug data. The library is not asked: it may be in any state.
-void H2Sender::send_goaway(const Verdict& verdict) {
-  uint32_t length = uint32_t(8 + verdict.text.size());
-  uint32_t last = uint32_t(nghttp2_session_get_last_proc_stream_id(connection_.session()));
-  std::array<uint8_t, 17> goaway{uint8_t(length >> 16), uint8_t(length >> 8), uint8_t(length), NGHTTP2_GOAWAY};
-  for (int i = 0; i < 4; ++i) {
-    goaway[9 + i] = uint8_t(last >> (24 - 8 * i));
-    goaway[13 + i] = uint8_t(uint32_t(verdict.code) >> (24 - 8 * i));
-  }
-  output_.copy(goaway.data(), goaway.size());
-  output_.copy(verdict.text.data(), verdict.text.size());
-}
-
 // The answer is out, but the request has not ended. RFC 9113 §8.1 lets us say that the rest is not wanted, but some
 // clients (curl 7.88) then forget the answer too if they have not sent all of a body yet. So a small one may come: what
 // fits the stream's window, for a moment. A call of gRPC is over for its client only when the reset has come.
@@ -309,16 +314,15 @@ void H2Sender::check_unread(H2Exchange& x) {
   bool unread = x.open_stream && x.out.finished && !x.in.ended && !x.asked_reset;
   if (!unread || (!x.in.grpc && connection_.now - x.out.finished_at < kUnread)) return;
   x.asked_reset = true;
-  connection_.reset_stream(x.stream(), NGHTTP2_NO_ERROR);
-  connection_.wire.output_ready();
+  streams_.reset(x, NGHTTP2_NO_ERROR);
 }
 
-bool H2Sender::socket_is_slow() const { return output_.size() + drain_floor_.undelivered() >= kSocketIsSlow; }
+bool H2Sender::socket_is_slow() { return output().size() + drain_floor_.undelivered() >= kSocketIsSlow; }
 
 void H2Sender::check(H2Exchange& x) {
   if (!waits(x))
     x.out.floor.stop();
-  else if (!socket_is_slow() && nghttp2_session_get_stream_remote_window_size(connection_.session(), x.stream()) <= 0)
+  else if (!socket_is_slow() && x.flow.window <= 0)
     x.out.floor.start(connection_.now);
   else
     x.out.floor.pause(connection_.now);  // it waits for others
@@ -337,8 +341,8 @@ bool H2Sender::check_shared() {
     waiting = waiting || waits(*x);
   }
   const DrainFloor floor = drain_floor(connection_.limits, held, connection_.env.slabs);
-  drain_floor_.check_socket(waiting || !output_.empty() ? connection_.wire.undelivered() : 0);
-  if (output_.empty() && drain_floor_.undelivered() < kSocketIsSlow)
+  drain_floor_.check_socket(waiting || !output().empty() ? connection_.wire.undelivered() : 0);
+  if (output().empty() && drain_floor_.undelivered() < kSocketIsSlow)
     drain_floor_.stop();
   else
     drain_floor_.start(connection_.now);
@@ -352,7 +356,7 @@ bool H2Sender::check_shared() {
 
 // `waiting`: some answer is held up, by whatever it is.
 void H2Sender::check_window(bool waiting, const DrainFloor& floor) {
-  if (!waiting || nghttp2_session_get_remote_window_size(connection_.session()) > 0) return window_floor_.stop();
+  if (!waiting || connection_.window > 0) return window_floor_.stop();
   if (socket_is_slow()) return window_floor_.pause(connection_.now);
   window_floor_.start(connection_.now);
   if (!window_floor_.below(connection_.now, floor)) return;

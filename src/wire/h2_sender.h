@@ -6,14 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
-
-#include <nghttp2/nghttp2.h>
+#include <string>
+#include <string_view>
 
 #include "wire/fifo.h"
 #include "wire/h2_answer_fields.h"
 #include "wire/h2_connection.h"
-#include "wire/h2_output.h"
 #include "wire/h2_stream_table.h"
+#include "wire/h2_turns.h"
 
 namespace weir::wire {
 
@@ -22,13 +22,10 @@ class H2Sender {
   H2Sender(H2Connection& connection, H2StreamTable& streams)
       : connection_(connection), streams_(streams), fields_(connection) {}
 
-  // Called by the library (h2_callbacks.h). The next bytes of a body: how many, at most `max`.
-  ssize_t read_body(H2Exchange& x, size_t max, uint32_t& flags);
-  // A DATA frame with `n` bytes of the body goes into the output.
-  int send_body(H2Exchange& x, const uint8_t* head, size_t n);
-  ssize_t frame_size(int32_t stream, uint32_t max_frame) const;
-  int on_frame_sent(const nghttp2_frame& frame);
-  int on_frame_not_sent(const nghttp2_frame& frame);
+  // The stream's window is open: what waits for that has its turn to come.
+  void queue(H2Exchange& x);
+  // The client's SETTINGS_INITIAL_WINDOW_SIZE. False: a window would be larger than there are. Looks at all streams.
+  bool set_first_window(int64_t bytes);
 
   // Frames of all streams into the output, up to its target size.
   void fill();
@@ -36,15 +33,15 @@ class H2Sender {
   void consumed(size_t n);
   // The peer takes no more output: the responses in it have failed.
   void drop_output();
-  void send_goaway(const Verdict& verdict);
   // Gives memory back that only answers need.
   void shrink() {
-    output_.shrink();
+    connection_.frames.output.shrink();
     marks_.shrink();
+    turns_.shrink();
     fields_.drop();
   }
-  H2Output& output() { return output_; }
-  const H2Output& output() const { return output_; }
+  // Something waits that could be sent now.
+  bool wants_write() const { return streams_.has_touched() || (!turns_.empty() && connection_.window > 0); }
 
   // From tick(). Resets the stream of a request whose answer is out and whose body is not awaited any longer.
   void check_unread(H2Exchange& x);
@@ -63,32 +60,35 @@ class H2Sender {
     bool end = false;
   };
 
-  void submit_touched();
-  void submit_head(H2Exchange& x);
-  void put_frame(const uint8_t* at, size_t n);
-  void put_known_head(const H2Exchange& x, const uint8_t* frame, size_t n);
-  void put_head(uint8_t flags, int32_t stream, std::string_view block);
-  void head_sent(const nghttp2_headers& head);
-  void end_stream_sent(const nghttp2_frame_hd& head);
-  void reset_sent(int32_t stream, uint32_t code);
-  void goaway_sent(uint32_t code);
+  void send_touched();
+  void send(H2Exchange& x);
+  void send_head(H2Exchange& x);
+  bool send_whole(H2Exchange& x, std::string_view head);
+  std::string_view block_of(H2AnswerFields::ToSend fields);
+  void put_block(H2Exchange& x, uint8_t flags, std::string_view block);
+  void take_turns();
+  void send_data(H2Exchange& x, size_t n);
+  void put_data(H2Exchange& x, size_t n);
+  void send_end(H2Exchange& x);
+  void count_data(H2Exchange& x, uint8_t flags, size_t n);
+  void end_sent(H2Exchange& x);
+  void fail(H2Exchange& x);
   void mark(H2Exchange& x, size_t bytes, bool end);
   void pass_marks();
-  bool socket_is_slow() const;
+  bool socket_is_slow();
   void check_window(bool waiting, const DrainFloor& floor);
   void pass_mark(const Mark& mark);
 
+  H2Output& output() { return connection_.frames.output; }
+
   H2Connection& connection_;
   H2StreamTable& streams_;
-  H2Output output_;
+  H2Turns turns_;  // of streams that have DATA to send, and a window for it
   Fifo<Mark> marks_;
-  uint64_t control_mark_ = 0;      // where the output ended at the Guard's last passed()
-  H2Exchange* ending_ = nullptr;   // its END_STREAM is in the frame that is being sent
-  H2Exchange* known_ = nullptr;    // that frame is a head with a known block
-  H2KnownBlocks::Ref trailers_{};  // the block of those that follow the DATA that is being sent
-  bool goaway_sent_ = false;
-  OutputFloor drain_floor_;  // of the socket
-  RateFloor window_floor_;   // of the connection's window: DATA alone takes from it
+  uint64_t control_mark_ = 0;  // where the output ended at the Guard's last passed()
+  std::string block_;          // that was encoded last
+  OutputFloor drain_floor_;    // of the socket
+  RateFloor window_floor_;     // of the connection's window: DATA alone takes from it
   H2AnswerFields fields_;
 };
 

@@ -1,15 +1,19 @@
 #include "wire/h2_session.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
+#include "base/log.h"
 #include "base/release.h"
 #include "wire/body_memory.h"
 
 namespace weir::wire {
 namespace {
 
-constexpr size_t kPreface = 24;  // "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+constexpr int32_t kLastOfAll = 0x7fffffff;  // stream
 constexpr base::Duration kLastFlush = std::chrono::seconds(1);
 constexpr base::Duration kH2ShortIdle = std::chrono::seconds(2);  // where memory is short
 
@@ -19,16 +23,16 @@ H2Session::H2Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
     : connection_(env, wire, peer),
       streams_(connection_),
       bodies_(connection_, streams_),
-      receiver_(connection_, streams_, bodies_),
       sender_(connection_, streams_),
-      feed_(connection_, receiver_, streams_),
-      parts_{connection_, receiver_, bodies_, sender_},
-      walker_(kPreface),
+      receiver_(connection_, streams_, bodies_, sender_),
+      walker_(kPreface.size()),
       opened_(connection_.now),
       stash_charge_(connection_.memory, base::MemoryKind::kInput, 0,
                     owner_of_heads(env.bodies, connection_.peer.client.get())) {
-  connection_.open(open_h2_session(parts_, connection_.session_memory()));
+  connection_.inside = true;
+  receiver_.open();
   fit_window();
+  connection_.inside = false;
 }
 
 H2Session::~H2Session() { closed(); }
@@ -64,9 +68,9 @@ void H2Session::keep(std::span<const std::byte> bytes) {
 size_t H2Session::digest(std::span<const std::byte> bytes) {
   connection_.now = helped_ = connection_.wire.now();
   connection_.inflating.enter(connection_.now);
-  const size_t until_head = walker_.until_head();
+  connection_.resting = false;
   size_t used = admit(bytes);
-  if (!connection_.guard.verdict()) receive(bytes.first(used), until_head);
+  if (!connection_.guard.verdict()) catching([&] { receive(bytes.first(used)); });
   if (connection_.guard.verdict()) die();
   return connection_.dead ? bytes.size() : used;
 }
@@ -92,21 +96,35 @@ size_t H2Session::admit(std::span<const std::byte> bytes) {
   return at;
 }
 
-void H2Session::receive(std::span<const std::byte> bytes, size_t until_head) {
-  connection_.in_library = true;
-  ssize_t n = feed_.feed({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, until_head);
-  connection_.in_library = false;
-  if (n >= 0) return;
-  switch (n) {
-    case NGHTTP2_ERR_BAD_CLIENT_MAGIC:
-      return connection_.condemn(reason::kPreface, H2Error::kProtocol, "bad connection preface");
-    case NGHTTP2_ERR_FLOODED:
-      return connection_.condemn(reason::kH2Outbound, H2Error::kEnhanceYourCalm, "too many unread answers");
-    case NGHTTP2_ERR_TOO_MANY_CONTINUATIONS:
-      return connection_.condemn(reason::kH2Continuation, H2Error::kEnhanceYourCalm, "too many CONTINUATION frames");
-    default:  // keeps an earlier verdict, if a callback left one
-      return connection_.condemn(reason::kParse, H2Error::kInternal, "cannot go on");
+// An exception ends the connection: nobody knows what it has left undone.
+template <class Work>
+void H2Session::catching(Work work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    connection_.condemn(reason::kOverload, H2Error::kInternal, "out of memory");
+  } catch (const std::exception& e) {
+    base::log::error("a connection ends by an exception", {{"what", e.what()}});
+    connection_.condemn(reason::kOverload, H2Error::kInternal, "cannot go on");
   }
+  connection_.inside = false;
+}
+
+void H2Session::receive(std::span<const std::byte> bytes) {
+  connection_.inside = true;
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (preface_ < kPreface.size() && !take_preface(text))
+    return connection_.condemn(reason::kPreface, H2Error::kProtocol, "bad connection preface");
+  receiver_.receive(text);
+}
+
+// Takes it from the front of `bytes`. False: they are something else.
+bool H2Session::take_preface(std::string_view& bytes) {
+  const std::string_view part = kPreface.substr(preface_, bytes.size());
+  if (!bytes.starts_with(part)) return false;
+  preface_ += uint8_t(part.size());
+  bytes.remove_prefix(part.size());
+  return true;
 }
 
 // One helping in each turn of the loop, so that others have theirs. False: not in this turn.
@@ -137,25 +155,24 @@ void H2Session::drop_stash() {
   stash_charge_.trim();
 }
 
-// The verdict is carried out: GOAWAY, what is in the output already, the end. The library is not asked any more, so
-// that it may be in any state.
+// The verdict is carried out: what is in the output already, GOAWAY, the end.
 void H2Session::die() {
   if (connection_.dead) return;
   connection_.dead = true;
   dead_at_ = connection_.now;
   drop_stash();
   streams_.close_unfinished();
-  if (connection_.rejected) return;  // the library's own GOAWAY is in the output
+  if (connection_.rejected) return;
   connection_.rejected = true;
   const Verdict& v = connection_.guard.verdict();
   connection_.env.intake.rejected(v.reason, connection_.peer);
-  sender_.send_goaway(v);
+  connection_.frames.goaway(connection_.last_taken, uint32_t(v.code), v.text);
 }
 
 bool H2Session::finished() const {
   if (connection_.dead) return true;
   if (!stash_.empty() || streams_.has_touched()) return false;
-  return connection_.session_over() || (eof_ && streams_.serving() == 0 && !connection_.wants_write());
+  return connection_.session_over() || (eof_ && streams_.serving() == 0 && !sender_.wants_write());
 }
 
 // Slow peers are told to calm down, too, but a slow one costs nobody work.
@@ -179,22 +196,23 @@ void H2Session::cancel_unanswered() {
 }
 
 void H2Session::closed() {
-  if (!connection_.is_open()) return;
+  if (!connection_.is_open) return;
   connection_.now = connection_.wire.now();
   connection_.dead = true;
   drop_stash();
   sender_.drop_output();
+  connection_.inside = true;  // nobody flushes any more
+  connection_.is_open = false;
   streams_.close_all();
-  connection_.close();
   streams_.release_all();
 }
 
 size_t H2Session::pending(std::span<iovec> out) {
-  H2Output& output = sender_.output();
+  H2Output& output = connection_.frames.output;
   if (!connection_.dead) {
-    sender_.fill();
+    catching([&] { sender_.fill(); });
     while (output.empty() && !stash_.empty() && !connection_.dead && digest_stash())
-      if (!connection_.dead) sender_.fill();
+      if (!connection_.dead) catching([&] { sender_.fill(); });
     if (connection_.guard.verdict()) die();
     if (connection_.session_over()) streams_.close_unfinished();
     if (output.empty()) streams_.settle();
@@ -208,18 +226,16 @@ void H2Session::consumed(size_t n) {
   if (!connection_.dead && !stash_.empty()) digest_stash();
   streams_.settle();
   if (connection_.dead) return;
-  // The library may have more: what waited for room in the output, or answers to the stash.
-  if (streams_.has_touched() || connection_.wants_write()) connection_.wire.output_ready();
+  // There may be more: what waited for room in the output, or answers to the stash.
+  if (sender_.wants_write()) connection_.wire.output_ready();
 }
 
 void H2Session::drain(Drain step) {
   if (connection_.dead) return;
-  if (step == Drain::kAnnounce)
-    nghttp2_submit_shutdown_notice(connection_.session());
-  else
-    nghttp2_submit_goaway(connection_.session(), NGHTTP2_FLAG_NONE,
-                          nghttp2_session_get_last_proc_stream_id(connection_.session()), NGHTTP2_NO_ERROR, nullptr, 0);
-  connection_.wire.output_ready();
+  const bool refuses = step == Drain::kRefuse, known = connection_.goaway_sent || connection_.goaway_received;
+  if (connection_.terminated || (!refuses && known)) return;
+  connection_.send_goaway(refuses ? connection_.last_taken : kLastOfAll, NGHTTP2_NO_ERROR);
+  connection_.goaway_sent = connection_.goaway_sent || refuses;
 }
 
 void H2Session::tick(base::Time now) {
@@ -227,7 +243,7 @@ void H2Session::tick(base::Time now) {
   connection_.inflating = {.turn = now};
   helped_ = base::kNever;
   if (connection_.dead) {
-    if (connection_.is_open() && now - dead_at_ >= kLastFlush) sender_.drop_output();
+    if (connection_.is_open && now - dead_at_ >= kLastFlush) sender_.drop_output();
     return streams_.settle();
   }
   check_connection();
@@ -249,7 +265,7 @@ void H2Session::check_connection() {
   if (inside_since_ != base::kNever && connection_.now - inside_since_ >= connection_.limits.head)
     connection_.condemn(reason::kSlowHeader, H2Error::kEnhanceYourCalm, "frame too slow");
   if (connection_.memory) connection_.memory->update_overload();
-  if (!connection_.asleep()) fit_window();  // one that is put away gets its window once it is used
+  if (!connection_.resting) fit_window();  // one that rests gets its window once it is used
   if (sender_.check_shared()) {
     die();
     sender_.drop_output();  // nobody reads the GOAWAY either
@@ -261,27 +277,29 @@ void H2Session::check_connection() {
 // A connection without requests gives memory back, and ends after a while.
 void H2Session::check_idle() {
   if (!streams_.live().empty() || !stash_.empty() || connection_.dead) return;
-  feed_.drop();
+  receiver_.drop();
   connection_.blocks.drop(streams_.heads());
   streams_.drop_spares();
   sender_.shrink();
-  if (sender_.output().empty()) connection_.rest();
+  connection_.open.shrink();
+  if (connection_.frames.output.empty()) {
+    connection_.fields.rest();
+    connection_.resting = true;
+  }
   base::Duration most = connection_.limits.idle;
   if (connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH2ShortIdle);
   if (connection_.now - streams_.idle_since() < most) return;
-  nghttp2_session_terminate_session(connection_.session(), NGHTTP2_NO_ERROR);
-  connection_.wire.output_ready();
+  if (std::exchange(connection_.terminated, true)) return;
+  connection_.send_goaway(connection_.last_taken, NGHTTP2_NO_ERROR);
 }
 
 // The window of a connection: smaller where memory is short, so that input does not arrive faster than it is processed.
 void H2Session::fit_window() {
-  constexpr auto kLeast = uint32_t(NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE), kMost = uint32_t(NGHTTP2_MAX_WINDOW_SIZE);
+  constexpr auto kLeast = uint32_t(kH2FirstWindow), kMost = uint32_t(kH2LargestWindow);
   uint32_t window = kLeast;
   if (!connection_.overloaded(base::Overload::kShrink))
     window = std::clamp(connection_.limits.conn_window, kLeast, kMost);
-  if (window == std::exchange(window_, window)) return;
-  nghttp2_session_set_local_window_size(connection_.session(), NGHTTP2_FLAG_NONE, 0, int32_t(window));
-  connection_.flush_later();
+  if (window != std::exchange(window_, window)) connection_.widen(0, connection_.receive.resize(window));
 }
 
 // Where memory is short a busy connection is told to go, as it is in a drain, and ends with its last answer. A young

@@ -1,16 +1,16 @@
-// H2Session: an HTTP/2 server connection (RFC 9113) on libnghttp2, without I/O.
+// H2Session: an HTTP/2 server connection (RFC 9113), without I/O. Of libnghttp2 it has header blocks (HPACK) alone.
 //
-// libnghttp2 does frames, HPACK, stream states and HTTP messaging; the Guard does what it leaves open (reliability is
-// in wire/guard.h). Inside the library's callbacks services may be called; what they say is kept in their Exchange and
-// becomes frames in pending(), all streams together. Nobody is told that an Exchange is over from inside pending():
-// that waits for the socket to take the bytes, or for the end of feed() and tick().
+// Inside of what handles frames services may be called; what they say is kept in their Exchange and becomes frames in
+// pending(), all streams together. Nobody is told that an Exchange is over from inside pending(): that waits for the
+// socket to take the bytes, or for the end of feed() and tick(). What a peer may cost is the Guard's (wire/guard.h).
 //
-//   h2_feed.h          from what was read to the library
-//   h2_receiver.h      from frames to Exchanges
+//   h2_frame_reader.h  from what was read to frames
+//   h2_receiver.h      what the frames of a client do
+//   h2_heads.h         from header blocks to Exchanges
 //   h2_bodies.h        the bodies of requests
+//   h2_settings.h      SETTINGS, both ways
 //   h2_sender.h        from Exchanges to frames and to the socket
 //   h2_stream_table.h  the Exchanges from their first frame to their end
-//   h2_callbacks.h     the library's session: options, settings, callbacks
 //   here               feeding, time limits, drain, the end
 #pragma once
 
@@ -21,9 +21,7 @@
 #include "wire/codec.h"
 #include "wire/frame_rules.h"
 #include "wire/h2_bodies.h"
-#include "wire/h2_callbacks.h"
 #include "wire/h2_connection.h"
-#include "wire/h2_feed.h"
 #include "wire/h2_receiver.h"
 #include "wire/h2_sender.h"
 #include "wire/h2_stream_table.h"
@@ -52,7 +50,10 @@ class H2Session final : public Codec {
  private:
   size_t digest(std::span<const std::byte> bytes);
   size_t admit(std::span<const std::byte> bytes);
-  void receive(std::span<const std::byte> bytes, size_t until_head);
+  void receive(std::span<const std::byte> bytes);
+  bool take_preface(std::string_view& bytes);
+  template <class Work>
+  void catching(Work work);
   void keep(std::span<const std::byte> bytes);
   bool digest_stash();
   void drop_stash();
@@ -66,12 +67,11 @@ class H2Session final : public Codec {
   H2Connection connection_;
   H2StreamTable streams_;
   H2Bodies bodies_;
-  H2Receiver receiver_;
   H2Sender sender_;
-  H2Feed feed_;
-  H2Parts parts_;  // for the library's callbacks
+  H2Receiver receiver_;
   FrameRules rules_;
   FrameWalker walker_;
+  uint8_t preface_ = 0;  // bytes of it that have come
   base::Time opened_;
   base::Time helped_ = base::kNever;  // the turn of the latest helping
   bool eof_ = false;                  // the peer sends no more

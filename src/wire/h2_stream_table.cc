@@ -27,15 +27,16 @@ void H2StreamTable::touch(H2Exchange& x) {
     x.touched = true;
     touched_.push_back(&x);
   }
-  if (!connection_.in_library) connection_.wire.output_ready();
+  connection_.flush_later();
 }
 
+// An end that is closed needs no window.
 void H2StreamTable::consume(H2Exchange& x, size_t n) {
   n = std::min(n, x.in.unconsumed);
-  if (n == 0 || !connection_.is_open()) return;
+  if (n == 0 || !connection_.is_open) return;
   x.in.unconsumed -= n;
-  nghttp2_session_consume(connection_.session(), x.stream(), n);
-  connection_.flush_later();
+  connection_.consume(n);
+  if (const uint32_t by = x.flow.receive.give(n); !x.flow.whole) connection_.widen(x.stream(), by);
 }
 
 // A tensor on a long way would else be held to one window per round trip. What has its memory is consumed as it comes,
@@ -43,12 +44,11 @@ void H2StreamTable::consume(H2Exchange& x, size_t n) {
 void H2StreamTable::expect(H2Exchange& x, size_t n) {
   const Limits& limits = connection_.limits;
   bool wide = n > limits.stream_window && !connection_.overloaded(base::Overload::kShrink);
-  if (!connection_.is_open() || (!wide && !x.in.wide)) return;
+  if (!connection_.is_open || !x.open_stream || (!wide && !x.in.wide)) return;
   x.in.wide = wide;
   size_t window = wide ? std::min<size_t>(n, std::max(limits.conn_window, limits.stream_window)) : limits.stream_window;
-  window = std::min(window, size_t(NGHTTP2_MAX_WINDOW_SIZE));
-  nghttp2_session_set_local_window_size(connection_.session(), NGHTTP2_FLAG_NONE, x.stream(), int32_t(window));
-  connection_.flush_later();
+  const uint32_t by = x.flow.receive.resize(std::min(int64_t(window), kH2LargestWindow));
+  if (!x.flow.whole) connection_.widen(x.stream(), by);
 }
 
 // Open streams are bounded by what we have announced, also before the peer has acknowledged it. Work that was reset but
@@ -72,6 +72,8 @@ H2Exchange& H2StreamTable::open(int32_t stream) {
   ++serving_;
   x.open(*this, stream, connection_.peer);
   if (x.charged == 0) charge_head(x, H2Exchange::kOwnCost);
+  x.flow.window = connection_.first_window;
+  if (connection_.settings_taken) x.flow.receive = H2ReceiveWindow(first_receive_window(connection_.limits));
   connection_.set_exchange(stream, x);
   return x;
 }
@@ -81,6 +83,25 @@ bool H2StreamTable::charge_head(H2Exchange& x, size_t bytes) {
   x.in.no_memory = !heads_.take(bytes);
   if (!x.in.no_memory) x.charged += bytes;
   return !x.in.no_memory;
+}
+
+// Bytes that were never dealt with still fill the connection's window.
+void H2StreamTable::end_stream(H2Exchange& x) {
+  connection_.forget_exchange(x.stream());
+  x.open_stream = false;
+  if (x.in.unconsumed > 0) connection_.consume(std::exchange(x.in.unconsumed, 0));
+  if (!x.asked_reset) connection_.guard.stream_closed(Guard::Life::kUseful);
+  if (x.out.finished) connection_.guard.stream_finished();
+  if (x.out.finished)
+    sweep_later(x);
+  else
+    close(x, false);
+}
+
+void H2StreamTable::reset(H2Exchange& x, uint32_t code) {
+  connection_.send_reset(x.stream(), code);
+  if (!x.asked_reset) connection_.guard.glitch(connection_.now);
+  end_stream(x);
 }
 
 void H2StreamTable::close(H2Exchange& x, bool complete) {

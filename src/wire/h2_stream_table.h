@@ -3,7 +3,7 @@
 // that memory and the heads of requests.
 //
 // An Exchange ends in two steps. close() notes that it is over; settle() tells the ExchangeListener and the Intake,
-// outside of the library's calls, for they may call back.
+// outside of the calls that handle frames, for they may call back.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class H2StreamTable final : public H2Streams {
 
   // Whether another request is refused. May settle().
   bool full();
-  // A request begins on `stream`.
+  // A request begins on `stream`, which opens.
   H2Exchange& open(int32_t stream);
   // Charges bytes of a request's head. False: there is no room, now or before; the request is to be refused.
   bool charge_head(H2Exchange& x, size_t bytes);
@@ -38,6 +38,10 @@ class H2StreamTable final : public H2Streams {
   // The charge for heads of requests, and for what is kept of them for the next ones.
   base::SteppedCharge& heads() { return heads_; }
 
+  // Both ends of its stream are closed.
+  void end_stream(H2Exchange& x);
+  // Resets its stream, which is open. It counts against the peer, but where the service asked for it.
+  void reset(H2Exchange& x, uint32_t code);
   void close(H2Exchange& x, bool complete);
   // Streams that can no longer complete end; a response that is whole in the output may still go out.
   void close_unfinished();
@@ -53,7 +57,7 @@ class H2StreamTable final : public H2Streams {
   void settle();
   // Gives kept memory back while no request is there.
   void drop_spares();
-  // The library's session is gone. What Tickets still hold deletes itself.
+  // The connection is gone. What Tickets still hold deletes itself.
   void release_all();
 
   const std::vector<std::unique_ptr<H2Exchange>>& live() const { return live_; }

@@ -256,6 +256,7 @@ TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
   Server s;
   s.intake.on_closed = [&](Exchange& x) { ledger = std::move(x.record()); };
   s.feed(opening() + post(1));
+  s.take();
   for (int i = 0; i < 12; ++i) {
     s.feed(frame(0, 0, 1, "x"));
     s.advance(1s);

@@ -1,4 +1,4 @@
-// HTTP/2: the library's session of an idle connection has been put away, and something happens.
+// HTTP/2: the coders of an idle connection's header blocks have been put away, and something happens.
 #include <unistd.h>
 
 #include <fstream>
@@ -226,9 +226,9 @@ uint64_t resident_bytes() {
   return resident * uint64_t(::sysconf(_SC_PAGESIZE));
 }
 
-// The system has the pages of a sleeping session back, and a tick of an idle connection does not wake it.
+// The system has the page of a sleeping connection's coders back, and a tick of an idle connection does not wake it.
 TEST(H2Dormant, PagesAreBackAfterATickAndStayAway) {
-  constexpr size_t kMany = 400, kLeast = 8 << 10;  // bytes each: a page of the session, one of a frame
+  constexpr size_t kMany = 400, kLeast = 3 << 10;  // bytes each: the page of the coders
   std::vector<std::unique_ptr<Idle>> all;
   for (size_t i = 0; i < kMany; ++i) all.push_back(std::make_unique<Idle>());
   const uint64_t asleep = resident_bytes();

@@ -32,7 +32,8 @@ struct Closed {
   }
 };
 
-TEST(H2, TheEndOfAnAnswerThatTheWindowHoldsUpHasItsTimeAndNoMore) {
+// An empty DATA frame takes nothing of a window (RFC 9113 §6.9.1), nor do trailers.
+TEST(H2, TheEndOfAnAnswerDoesNotWaitForAWindow) {
   for (bool trailers : {false, true}) {
     Closed closed;
     Server s;
@@ -47,14 +48,28 @@ TEST(H2, TheEndOfAnAnswerThatTheWindowHoldsUpHasItsTimeAndNoMore) {
     wire::Fields end;
     if (trailers) end.add("grpc-status", "0");
     x->end(std::move(end));
-    s.take();
-    s.advance(9s);
-    s.take();
-    EXPECT_EQ(closed.why, "not closed");
-    s.advance(3s);
-    s.take();
-    EXPECT_EQ(closed.why, "slow_read") << trailers;
+    const auto frames = frames_of(s.take());
+    ASSERT_EQ(frames.size(), 1u);
+    EXPECT_EQ(frames[0].type, trailers ? 1 : 0);
+    EXPECT_TRUE(frames[0].flags & kEndStream);
+    EXPECT_EQ(closed.why, "");
   }
+}
+
+// A byte that the window still holds up has its time, and no more.
+TEST(H2, TheLastByteThatTheWindowHoldsUpHasItsTimeAndNoMore) {
+  Closed closed;
+  Server s;
+  closed.watch(s);
+  s.intake.on_whole = [&](Exchange& x) { x.respond(200, "a/b", Bytes::copy_of("123456")); };
+  s.feed(narrow(0) + get(1) + window(1, 5));
+  s.take();
+  s.advance(9s);
+  s.take();
+  EXPECT_EQ(closed.why, "not closed");
+  s.advance(3s);
+  s.take();
+  EXPECT_EQ(closed.why, "slow_read");
 }
 
 // The time in which it is the socket that does not go on is no stream's; but it does not begin anew after that.
