@@ -17,8 +17,6 @@ nghttp2_hd_inflater* new_inflater() {
   return inflater;
 }
 
-std::string_view text_at(const uint8_t* at, size_t n) { return {reinterpret_cast<const char*>(at), n}; }
-
 }  // namespace
 
 H2AnswerHeads::H2AnswerHeads(size_t most) : most_(most), inflater_(new_inflater()) {}
@@ -30,7 +28,7 @@ const H2AnswerHeads::Head* H2AnswerHeads::read(std::string_view block, Block kin
   const bool kept = leaves_table(block);
   if (!kept) forget();
   begin(kind);
-  const Head* head = add(block, Rest::kNone);
+  const Head* head = add(block, BlockRest::kNone);
   if (head && kept) came(block, known);
   return head;
 }
@@ -40,24 +38,13 @@ void H2AnswerHeads::begin(Block kind) {
   head_ = {};
 }
 
-const H2AnswerHeads::Head* H2AnswerHeads::add(std::string_view piece, Rest rest) {
-  if (rest == Rest::kFollows) forget();
-  for (;;) {
-    nghttp2_nv field_read;
-    int flags = 0;
-    const ssize_t n =
-        nghttp2_hd_inflate_hd2(inflater_.get(), &field_read, &flags, reinterpret_cast<const uint8_t*>(piece.data()),
-                               piece.size(), rest == Rest::kNone ? 1 : 0);
-    if (n < 0) return nullptr;
-    piece.remove_prefix(size_t(n));
-    if (flags & NGHTTP2_HD_INFLATE_EMIT)
-      field(text_at(field_read.name, field_read.namelen), text_at(field_read.value, field_read.valuelen));
-    if (flags & NGHTTP2_HD_INFLATE_FINAL) {
-      nghttp2_hd_inflate_end_headers(inflater_.get());
-      break;
-    }
-    if (!(flags & NGHTTP2_HD_INFLATE_EMIT) && piece.empty()) break;
-  }
+const H2AnswerHeads::Head* H2AnswerHeads::add(std::string_view piece, BlockRest rest) {
+  if (rest == BlockRest::kFollows) forget();
+  const bool good = inflate_block(inflater_.get(), piece, rest, [&](std::string_view name, std::string_view value) {
+    field(name, value);
+    return true;
+  });
+  if (!good) return nullptr;
   head_.well_formed = rules_.well_formed();
   head_.status = rules_.status();
   head_.content_length = rules_.content_length();

@@ -17,6 +17,7 @@
 
 #include "wire/exchange.h"
 #include "wire/h2_answer_rules.h"
+#include "wire/h2_field_coding.h"
 
 namespace weir::wire {
 
@@ -43,8 +44,7 @@ class H2AnswerHeads {
 
   // A block that comes in several: its pieces. Null: as above; else what has been read so far.
   void begin(Block kind);
-  enum class Rest : uint8_t { kFollows, kNone };
-  const Head* add(std::string_view piece, Rest rest);
+  const Head* add(std::string_view piece, BlockRest rest);
 
  private:
   struct Known {

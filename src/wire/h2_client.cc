@@ -111,7 +111,7 @@ class H2Client final : public ClientCodec {
 // --- requests --------------------------------------------------------------------------------------------------------
 
 H2Client::H2Client() {
-  const std::array<H2ClientOutput::Setting, 4> settings{
+  const std::array<H2FrameWriter::Setting, 4> settings{
       {{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, uint32_t(H2ClientAnswers::kFirstWindow)},
        {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, kLargestPiece},
@@ -222,14 +222,14 @@ H2Client::Fault H2Client::on_headers(const FrameHead& head, std::string_view pay
   in_block_ = true;
   continuations_ = 0;
   heads_.begin(kind);
-  return on_part(heads_.add(payload, H2AnswerHeads::Rest::kFollows));
+  return on_part(heads_.add(payload, BlockRest::kFollows));
 }
 
 H2Client::Fault H2Client::on_continuation(const FrameHead& head, std::string_view payload) {
   if (head.stream != block_.stream) return NGHTTP2_PROTOCOL_ERROR;
   if (++continuations_ > kMostContinuations) return NGHTTP2_ENHANCE_YOUR_CALM;
   in_block_ = !(head.flags & NGHTTP2_FLAG_END_HEADERS);
-  const auto* read = heads_.add(payload, in_block_ ? H2AnswerHeads::Rest::kFollows : H2AnswerHeads::Rest::kNone);
+  const auto* read = heads_.add(payload, in_block_ ? BlockRest::kFollows : BlockRest::kNone);
   return in_block_ ? on_part(read) : on_block(read);
 }
 

@@ -15,69 +15,29 @@ namespace {
 constexpr size_t kFilledAhead = 256 << 10;    // output gathered ahead of the socket
 constexpr size_t kCopyAtMost = 4096;          // smaller pieces are cheaper to copy than to point at
 constexpr uint32_t kMostInFrame = 256 << 10;  // of a body in one frame, whatever the server takes
-constexpr size_t kAnyFrame = 1 << 14;         // that any server takes
 constexpr size_t kStreamsOfAck = 1 << 12;     // a change of all their windows costs as much as an acknowledgement
 constexpr size_t kMostGone = 64;              // streams that are closed, and still wait for a turn
 
-void put_u32(char* to, uint32_t value) {
-  for (int i = 0; i < 4; ++i) to[i] = char(value >> (24 - 8 * i));
-}
-
 }  // namespace
 
-void H2ClientOutput::open(std::span<const Setting> settings) {
+void H2ClientOutput::open(std::span<const H2FrameWriter::Setting> settings) {
   constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  output_.copy(kPreface.data(), kPreface.size());
-  std::string payload;
-  for (const Setting& one : settings) {
-    std::array<char, 6> entry{char(one.id >> 8), char(one.id)};
-    put_u32(entry.data() + 2, one.value);
-    payload.append(entry.data(), entry.size());
-  }
-  put(H2Frame::kSettings, 0, 0, payload);
-}
-
-// Small ones are copied once.
-void H2ClientOutput::put(H2Frame type, uint8_t flags, int32_t stream, std::string_view payload) {
-  std::array<char, kH2FrameHead + 256> both;
-  write_frame_head(both.data(), payload.size(), type, flags, stream);
-  const size_t first = std::min(payload.size(), both.size() - kH2FrameHead);
-  payload.copy(both.data() + kH2FrameHead, first);
-  output_.copy(both.data(), kH2FrameHead + first);
-  if (payload.size() > first) output_.copy(payload.data() + first, payload.size() - first);
-}
-
-void H2ClientOutput::window_update(int32_t id, int64_t by) {
-  std::array<char, 4> payload;
-  put_u32(payload.data(), uint32_t(by));
-  put(H2Frame::kWindowUpdate, 0, id, {payload.data(), payload.size()});
-}
-
-void H2ClientOutput::reset(int32_t id, uint32_t code) {
-  std::array<char, 4> payload;
-  put_u32(payload.data(), code);
-  put(H2Frame::kRstStream, 0, id, {payload.data(), payload.size()});
-}
-
-// No stream of the server's was ever there.
-void H2ClientOutput::goaway(uint32_t code) {
-  std::array<char, 8> payload{};
-  put_u32(payload.data() + 4, code);
-  put(H2Frame::kGoaway, 0, 0, {payload.data(), payload.size()});
+  frames_.output.copy(kPreface.data(), kPreface.size());
+  frames_.settings(settings);
 }
 
 bool H2ClientOutput::acknowledge(H2Frame type, std::string_view payload) {
   if (++acks_ > kMostAcks) return false;
-  put(type, NGHTTP2_FLAG_ACK, 0, payload);
+  frames_.put(type, NGHTTP2_FLAG_ACK, 0, payload);
   return true;
 }
 
 // The output of a long body is never empty.
 void H2ClientOutput::consumed(size_t n) {
-  output_.consumed(n);
-  if (!output_.empty() && output_.taken() < ack_mark_) return;
+  frames_.output.consumed(n);
+  if (!frames_.output.empty() && frames_.output.taken() < ack_mark_) return;
   acks_ = 0;
-  ack_mark_ = output_.put();
+  ack_mark_ = frames_.output.put();
 }
 
 // --- windows ---------------------------------------------------------------------------------------------------------
@@ -121,41 +81,28 @@ bool H2ClientOutput::send(ClientStream& stream, const ClientRequest& request) {
   const std::string_view block = heads_.block(request);
   if (block.empty()) return false;
   if (put_small(stream, block)) return true;
-  put_head(stream, block);
-  const bool first = turns_.empty() && output_.size() < kFilledAhead;
+  frames_.head(stream.left == 0 ? NGHTTP2_FLAG_END_STREAM : 0, stream.id, block);
+  const bool first = turns_.empty() && frames_.output.size() < kFilledAhead;
   if (!first || send_data(stream)) queue(stream);
   return true;
 }
 
 // A small request at once, where it need not wait. False: it is not, or has to.
 bool H2ClientOutput::put_small(ClientStream& stream, std::string_view block) {
-  constexpr size_t kMost = 1024;
+  constexpr size_t kMost = H2Output::kMostInRow;
   const size_t n = stream.left, size = 2 * kH2FrameHead + block.size() + n;
-  const bool goes = int64_t(n) <= std::min(window_, stream.window) && turns_.empty() && output_.size() < kFilledAhead;
+  const bool goes =
+      int64_t(n) <= std::min(window_, stream.window) && turns_.empty() && frames_.output.size() < kFilledAhead;
   if (!goes || stream.pieces.size() != 1 || size > kMost) return false;
-  std::array<char, kMost> all;
-  char* at = all.data();
+  char* at = frames_.output.room(size);
   write_frame_head(at, block.size(), H2Frame::kHeaders, NGHTTP2_FLAG_END_HEADERS, stream.id);
   std::memcpy(at += kH2FrameHead, block.data(), block.size());
   write_frame_head(at += block.size(), n, H2Frame::kData, NGHTTP2_FLAG_END_STREAM, stream.id);
   std::memcpy(at + kH2FrameHead, stream.pieces.front().data(), n);
-  output_.copy(all.data(), size);
+  frames_.output.wrote(size);
   window_ -= int64_t(n), stream.window -= int64_t(n), stream.left = 0;
   stream.pieces.clear();
   return true;
-}
-
-void H2ClientOutput::put_head(ClientStream& stream, std::string_view block) {
-  if (block.size() > kAnyFrame) return put_long_head(stream, block);
-  put(H2Frame::kHeaders, NGHTTP2_FLAG_END_HEADERS | (stream.left == 0 ? NGHTTP2_FLAG_END_STREAM : 0), stream.id, block);
-}
-
-void H2ClientOutput::put_long_head(ClientStream& stream, std::string_view block) {
-  put(H2Frame::kHeaders, stream.left == 0 ? NGHTTP2_FLAG_END_STREAM : 0, stream.id, block.substr(0, kAnyFrame));
-  for (size_t at = kAnyFrame; at < block.size(); at += kAnyFrame) {
-    const bool last = block.size() - at <= kAnyFrame;
-    put(H2Frame::kContinuation, last ? NGHTTP2_FLAG_END_HEADERS : 0, stream.id, block.substr(at, kAnyFrame));
-  }
 }
 
 // Where it has something to send, and may.
@@ -176,7 +123,7 @@ void H2ClientOutput::forget_gone() {
 }
 
 void H2ClientOutput::fill(std::vector<int32_t>& over) {
-  while (!turns_.empty() && window_ > 0 && output_.size() < kFilledAhead) {
+  while (!turns_.empty() && window_ > 0 && frames_.output.size() < kFilledAhead) {
     ClientStream* stream = streams_.find(turns_.front());
     turns_.pop();
     if (!stream) continue;
@@ -198,14 +145,14 @@ void H2ClientOutput::put_data(ClientStream& stream, size_t n) {
   window_ -= int64_t(n), stream.window -= int64_t(n), stream.left -= n;
   std::array<char, kH2FrameHead> head;
   write_frame_head(head.data(), n, H2Frame::kData, stream.left == 0 ? NGHTTP2_FLAG_END_STREAM : 0, stream.id);
-  output_.copy(head.data(), head.size());
+  frames_.output.copy(head.data(), head.size());
   while (n > 0) {
     const base::Bytes& piece = stream.pieces.back();
     const size_t part = std::min(n, piece.size() - stream.sent);
     if (part < kCopyAtMost)
-      output_.copy(piece.data() + stream.sent, part);
+      frames_.output.copy(piece.data() + stream.sent, part);
     else
-      output_.refer(piece.slice(stream.sent, part));
+      frames_.output.refer(piece.slice(stream.sent, part));
     n -= part, stream.sent += part;
     if (stream.sent < piece.size()) break;
     stream.pieces.pop_back();

@@ -13,7 +13,7 @@
 #include "wire/fifo.h"
 #include "wire/guard.h"
 #include "wire/h2_client_streams.h"
-#include "wire/h2_output.h"
+#include "wire/h2_frame_writer.h"
 #include "wire/h2_request_heads.h"
 
 namespace weir::wire {
@@ -28,22 +28,18 @@ class H2ClientOutput {
   // The streams are borrowed.
   explicit H2ClientOutput(H2ClientStreams& streams) : streams_(streams) {}
 
-  // A setting of ours: RFC 9113 §6.5.1.
-  struct Setting {
-    uint16_t id;
-    uint32_t value;
-  };
   // The connection's first bytes.
-  void open(std::span<const Setting> settings);
+  void open(std::span<const H2FrameWriter::Setting> settings);
   // The head of the stream's request, and of its body what can go. False: it cannot be encoded, nor can any after it.
   bool send(ClientStream& stream, const ClientRequest& request);
-  void window_update(int32_t id, int64_t by);
-  void reset(int32_t id, uint32_t code);
-  void goaway(uint32_t code);
+  void window_update(int32_t id, int64_t by) { frames_.window_update(id, uint32_t(by)); }
+  void reset(int32_t id, uint32_t code) { frames_.reset(id, code); }
+  // No stream of the server's was ever there.
+  void goaway(uint32_t code) { frames_.goaway(0, code, {}); }
   // The answer to a PING with that payload, or to SETTINGS. False: the server makes us owe too many.
   bool acknowledge(H2Frame type, std::string_view payload);
 
-  bool full() const { return output_.size() >= kMostWaiting; }
+  bool full() const { return frames_.output.size() >= kMostWaiting; }
 
   // Settings and windows of the server. False: a window would be larger than there are.
   // set_first_window() looks at all streams.
@@ -55,23 +51,20 @@ class H2ClientOutput {
 
   // More of the bodies, as much as is gathered ahead of the socket. `over` gets those whose answers had ended before.
   void fill(std::vector<int32_t>& over);
-  size_t gather(std::span<iovec> out) { return output_.gather(out); }
+  size_t gather(std::span<iovec> out) { return frames_.output.gather(out); }
   void consumed(size_t n);
 
  private:
   static constexpr int64_t kFirstWindow = 65'535, kLargestWindow = 0x7fffffff;  // RFC 9113 §6.9
 
-  void put(H2Frame type, uint8_t flags, int32_t stream, std::string_view payload);
-  void put_head(ClientStream& stream, std::string_view block);
   bool put_small(ClientStream& stream, std::string_view block);
-  void put_long_head(ClientStream& stream, std::string_view block);
   void queue(ClientStream& stream);
   void forget_gone();
   bool send_data(ClientStream& stream);
   void put_data(ClientStream& stream, size_t n);
 
   H2ClientStreams& streams_;
-  H2Output output_;
+  H2FrameWriter frames_;
   H2RequestHeads heads_;
   Fifo<int32_t> turns_;  // of streams with a body to send
   int64_t window_ = kFirstWindow, first_window_ = kFirstWindow;

@@ -1,5 +1,5 @@
-// H2ClientStreams: the streams that are open on one HTTP/2 connection of ours, by their ids. Ids come one after the
-// other, so that most have a place of their own in the table. What a stream has allocated is there for the next one.
+// H2ClientStreams: the streams that are open on one HTTP/2 connection of ours, by their ids. What a stream has
+// allocated is there for the next one.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "wire/client_codec.h"
+#include "wire/h2_stream_ids.h"
 
 namespace weir::wire {
 
@@ -50,16 +51,13 @@ struct ClientStream : ClientStreamState {
 
 class H2ClientStreams {
  public:
-  H2ClientStreams();
+  H2ClientStreams() = default;
   H2ClientStreams(const H2ClientStreams&) = delete;
 
   ClientStream& open(int32_t id, ClientAnswer& answer);
   ClientStream* find(int32_t id) const {
-    for (size_t i = home(id); places_[i]; i = (i + 1) & mask_) {
-      if (places_[i]->id == id) return places_[i].get();
-      if (astray_ == 0) break;  // one that has gone is not looked for among all that are open
-    }
-    return nullptr;
+    const auto* stream = open_.find(id);
+    return stream ? stream->get() : nullptr;
   }
   ClientStream* find(const ClientAnswer& answer) const {
     ClientStream* stream = find(answer.stream_);
@@ -67,27 +65,20 @@ class H2ClientStreams {
   }
   void close(ClientStream& stream);
 
-  size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
+  size_t size() const { return open_.size(); }
+  bool empty() const { return open_.empty(); }
   // Ids of those that are open, in any order.
   std::vector<int32_t> ids() const;
   template <class Do>
-  void each(Do&& act) {
-    for (auto& place : places_)
-      if (place) act(*place);
+  void each(Do&& act) const {
+    open_.each([&](int32_t, const std::unique_ptr<ClientStream>& stream) { act(*stream); });
   }
 
  private:
-  static constexpr size_t kFirstPlaces = 64, kMostSpare = 256;
+  static constexpr size_t kMostSpare = 256;
 
-  size_t home(int32_t id) const { return size_t(id) >> 1 & mask_; }
-  void put(std::unique_ptr<ClientStream> stream);
-  void grow();
-
-  std::vector<std::unique_ptr<ClientStream>> places_;  // linear probing, half of them free
+  H2StreamIds<std::unique_ptr<ClientStream>> open_;
   std::vector<std::unique_ptr<ClientStream>> spare_;
-  size_t mask_ = kFirstPlaces - 1, size_ = 0;
-  size_t astray_ = 0;  // those that are not at home
 };
 
 }  // namespace weir::wire

@@ -4,23 +4,6 @@
 
 namespace weir::wire {
 
-FrameHead read_frame_head(const char* from) {
-  auto at = [&](size_t i) { return uint32_t(uint8_t(from[i])); };
-  FrameHead head;
-  head.length = at(0) << 16 | at(1) << 8 | at(2);
-  head.type = H2Frame(at(3));
-  head.flags = uint8_t(at(4));
-  head.stream = int32_t((at(5) & 0x7f) << 24 | at(6) << 16 | at(7) << 8 | at(8));
-  return head;
-}
-
-void write_frame_head(char* to, size_t length, H2Frame type, uint8_t flags, int32_t stream) {
-  const auto size = uint32_t(length), id = uint32_t(stream);
-  to[0] = char(size >> 16), to[1] = char(size >> 8), to[2] = char(size);
-  to[3] = char(type), to[4] = char(flags);
-  to[5] = char(id >> 24), to[6] = char(id >> 16), to[7] = char(id >> 8), to[8] = char(id);
-}
-
 H2FrameCutter::Step H2FrameCutter::next(std::string_view& bytes) {
   if (given_) {
     given_ = false;

@@ -145,8 +145,8 @@ TEST(H2AnswerHeads, KnownBlocksAreWhatTheLibraryDecodes) {
     if (random() % 10 == 0) {
       heads.begin(kind);
       const size_t cut = random() % (block.size() + 1);
-      ASSERT_TRUE(heads.add(std::string_view(block).substr(0, cut), H2AnswerHeads::Rest::kFollows));
-      head = heads.add(std::string_view(block).substr(cut), H2AnswerHeads::Rest::kNone);
+      ASSERT_TRUE(heads.add(std::string_view(block).substr(0, cut), wire::BlockRest::kFollows));
+      head = heads.add(std::string_view(block).substr(cut), wire::BlockRest::kNone);
     } else {
       head = heads.read(block, kind);
     }
