@@ -6,7 +6,7 @@
 namespace weir::wire {
 namespace {
 
-constexpr uint32_t kMaxContinuations = 8;  // as the library; one header block
+constexpr uint32_t kMaxContinuations = 8;  // of one header block, as libnghttp2 has it
 constexpr uint32_t kMaxEmptyRun = 1;
 constexpr uint64_t kPrematureChecked = 250;  // closed streams before the ratio of premature ones counts
 constexpr uint64_t kPrioritiesPerStream = 100;
@@ -14,7 +14,7 @@ constexpr uint64_t kUpdatesPerDataFrame = 10;  // of up to kUsualFrame; a larger
 constexpr uint32_t kUsualFrame = 16 << 10;
 constexpr uint64_t kOverheadAllowance = 1 << 20;
 constexpr uint8_t kPingStrikes = 2;
-constexpr uint32_t kLongestGoaway = 16 << 10;  // bytes, which the library keeps until the last of them has come
+constexpr uint32_t kLongestGoaway = 16 << 10;  // bytes
 // Traffic earns a peer control frames, of which at most kMostEarned are kept. Each of our HEADERS and DATA frames earns
 // a PING, because a gRPC client sends one per round trip in which something came; payload, either way, earns as below.
 // grpc-go widens its window, by SETTINGS, at most once per 43 KiB.
@@ -144,7 +144,7 @@ bool Guard::frame(const FrameHead& head, base::Time now) {
 }
 
 bool Guard::headers(const FrameHead& head) {
-  if (head.stream % 2 == 0) return true;  // the library's to refuse
+  if (head.stream % 2 == 0) return true;  // H2Heads refuses it
   if (head.stream > ids_.last()) ++streams_, ++requests_;
   if (ids_.open(head.stream)) return true;
   return fail(reason::kH2StreamId, "HEADERS on a stream id that was skipped", H2Error::kProtocol);
@@ -243,35 +243,54 @@ bool Guard::check(base::Time now) {
   return fail(reason::kH2Settings, "SETTINGS not acknowledged", H2Error::kSettingsTimeout);
 }
 
+// Its nine octets, and those behind them that telling() asks for.
+void FrameWalker::read(const std::byte* head) {
+  auto at = [head](size_t i) { return uint32_t(head[i]); };
+  head_ = {at(0) << 16 | at(1) << 8 | at(2), H2Frame(at(3)), uint8_t(at(4)),
+           int32_t((at(5) & 0x7f) << 24 | at(6) << 16 | at(7) << 8 | at(8)), false};
+}
+
+// A head that is there as a whole is not copied.
 size_t FrameWalker::walk(const std::byte* bytes, size_t n, bool& found) {
   found = false;
   size_t used = std::min(skip_, n);
   skip_ -= used;
   while (used < n) {
-    size_t part = std::min<size_t>(need_ - have_, n - used);
-    std::memcpy(buffer_.data() + have_, bytes + used, part);
-    have_ += uint8_t(part);
-    used += part;
-    if (have_ < need_) break;
-    auto at = [this](size_t i) { return uint32_t(buffer_[i]); };
-    head_ = {at(0) << 16 | at(1) << 8 | at(2), H2Frame(at(3)), uint8_t(at(4)),
-             int32_t((at(5) & 0x7f) << 24 | at(6) << 16 | at(7) << 8 | at(8)), false};
-    uint8_t more = telling(head_);
-    if (need_ == 9 && more > 0) {
-      need_ += more;
-      continue;
+    const bool whole = have_ == 0 && n - used >= buffer_.size();
+    const std::byte* from = bytes + used;
+    if (whole) {
+      read(from);
+      need_ = kHead + telling(head_);
+      used += need_;
+    } else {
+      size_t part = std::min<size_t>(need_ - have_, n - used);
+      std::memcpy(buffer_.data() + have_, from, part);
+      have_ += uint8_t(part);
+      used += part;
+      if (have_ < need_) break;
+      read(from = buffer_.data());
+      uint8_t more = telling(head_);
+      if (need_ == kHead && more > 0) {
+        need_ += more;
+        continue;
+      }
     }
-    if (more == 1) head_.only_padding = at(9) + 1 >= head_.length;
-    if (more == 4) head_.depends_on = int32_t((at(9) & 0x7f) << 24 | at(10) << 16 | at(11) << 8 | at(12));
-    if (head_.type == H2Frame::kHeaders || head_.type == H2Frame::kContinuation)
-      block_open_ = !(head_.flags & kFlagEndHeaders);
-    skip_ = head_.length - (need_ - 9u);
-    have_ = 0;
-    need_ = 9;
+    complete(from);
     found = true;
     break;
   }
   return used;
+}
+
+void FrameWalker::complete(const std::byte* head) {
+  auto at = [head](size_t i) { return uint32_t(head[i]); };
+  if (need_ == kHead + 1) head_.only_padding = at(9) + 1 >= head_.length;
+  if (need_ == kHead + 4) head_.depends_on = int32_t((at(9) & 0x7f) << 24 | at(10) << 16 | at(11) << 8 | at(12));
+  if (head_.type == H2Frame::kHeaders || head_.type == H2Frame::kContinuation)
+    block_open_ = !(head_.flags & kFlagEndHeaders);
+  skip_ = head_.length - (need_ - kHead);
+  have_ = 0;
+  need_ = kHead;
 }
 
 void FrameWalker::pass(std::span<const std::byte> bytes) {

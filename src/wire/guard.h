@@ -1,6 +1,6 @@
 // Guard: what one HTTP/2 connection may cost us, as pure arithmetic. No nghttp2, no I/O, no clock.
 //
-// libnghttp2 keeps a peer within the protocol; the Guard keeps it within reason. The session shows it every frame head
+// H2Receiver keeps a peer within the protocol; the Guard keeps it within reason. The session shows it every frame head
 // that arrives (frame()), what it sends and what the peer made it send; the first thing that goes too far becomes the
 // Verdict, and the connection ends with it. Formulas and numbers: wire/limits.h; they follow Envoy's flood protection
 // (PRIORITY, WINDOW_UPDATE, empty frames, premature resets), gRPC's ping strikes and nginx's ratio of overhead.
@@ -189,7 +189,7 @@ class HeaderBudget {
   bool over_ = false;
 };
 
-// Stream ids that a client has skipped: opening one later is a protocol error that the library lets pass. Keeps the
+// Stream ids that a client has skipped: opening one later is a protocol error. Keeps the
 // youngest 32 gaps; most clients make none, and take no memory for them. Throws bad_alloc.
 class SkippedIds {
  public:
@@ -227,7 +227,7 @@ class Guard {
   // A stream was reset by its peer. Premature: young, and nothing had been answered.
   enum class Life : uint8_t { kUseful, kPremature };
   bool stream_closed(Life life);
-  // The library's receive side gave up for lack of bounds on its own (ACK queue, CONTINUATION).
+  // Something else has gone too far, or has broken a rule.
   void condemn(Verdict verdict);
 
   // Frames that we wrote. Answers to the peer's control frames count as outbound control until the socket has them.
@@ -292,8 +292,13 @@ class FrameWalker {
   bool inside() const { return have_ != 0 || block_open_ || (skip_ != 0 && head_.type != H2Frame::kData); }
 
  private:
+  static constexpr uint8_t kHead = 9;
+
+  void read(const std::byte* head);
+  void complete(const std::byte* head);
+
   size_t skip_;  // payload (or preface) still to pass over
-  uint8_t have_ = 0, need_ = 9;
+  uint8_t have_ = 0, need_ = kHead;
   std::array<std::byte, 13> buffer_;
   FrameHead head_;
   bool block_open_ = false;  // HEADERS without END_HEADERS yet
