@@ -175,10 +175,7 @@ void H2Exchange::recycle() {
   reuse(cookie), reuse(host);
   request_body.clear();
 
-  Fifo<base::Bytes> queue = std::move(out.queue);
-  queue.clear();
-  out = {};
-  out.queue = std::move(queue);
+  out.clear();
   usage.reset();
 
   open_stream = begun = asked_reset = over = closed = complete = touched = false;

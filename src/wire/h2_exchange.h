@@ -112,26 +112,36 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   std::string cookie, host;  // of the head that is arriving: crumbs joined; the Host field
   RequestBody request_body;  // the request's, where the plan is to have it whole
 
-  struct Out {
-    Response response;
-    Fields trailers;
-    bool grpc_head = false, grpc_end = false;  // they are those of head_of_grpc() and end_of_grpc()
-    std::array<char, 3> status;
-    Fifo<base::Bytes> queue;
+  struct OutState {
+    bool grpc_head = false, grpc_end = false;  // head and trailers are those of head_of_grpc() and end_of_grpc()
+    bool started = false, ended = false, bodiless = false;
+    bool submitted = false;  // the head is in the output
+    bool finished = false;   // END_STREAM is in the output
+    bool above = false;      // the backlog has been above the low-water mark
+    std::array<char, 3> status{};
     size_t tail_room = 0;  // bytes free behind the queue's last piece, in a slab that only this writes to
     size_t front_at = 0;   // bytes of the queue's front that are sent
     size_t queued = 0;     // bytes in the queue
     size_t backlog = 0;    // the same and those that the socket has not taken
-    bool started = false, ended = false, bodiless = false;
-    bool submitted = false;                 // the head is in the output
-    bool finished = false;                  // END_STREAM is in the output
     base::Time finished_at = base::kNever;  // since when, if the request has not ended
-    bool above = false;                     // the backlog has been above the low-water mark
-    SmallPieces small;
     std::optional<Reset> reset;
     RateFloor floor;
+  };
+  struct Out : OutState {
+    Response response;
+    Fields trailers;
+    Fifo<base::Bytes> queue;
+    SmallPieces small;
 
     bool has_trailers() const { return grpc_end || trailers.size() > 0; }
+    // Capacities of the queue are kept.
+    void clear() {
+      if (!grpc_head && started) response = {};
+      if (trailers.size() > 0) trailers = {};
+      queue.clear();
+      small = {};
+      static_cast<OutState&>(*this) = {};
+    }
   } out;
   ByteCharge usage;
 

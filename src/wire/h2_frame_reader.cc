@@ -8,7 +8,7 @@
 namespace weir::wire {
 namespace {
 
-constexpr size_t kOfGoaway = 8;  // bytes of it that say something
+constexpr uint32_t kOfGoaway = 8;  // bytes of it that say something
 constexpr size_t kOfPriority = 5;
 constexpr uint8_t kHasPriority = 0x20;
 
@@ -119,8 +119,8 @@ H2FrameReader::Step H2FrameReader::read_lead(std::string_view& bytes) {
     --content_;
   } else {
     if (!keep(bytes, lead_size())) return Step::kMore;
-    padding_ = read_lead_of_block(kept_);
-    content_ -= kept_.size();
+    padding_ = uint32_t(read_lead_of_block(kept_));
+    content_ -= uint32_t(kept_.size());
     kept_.clear();
   }
   if (padding_ > content_) return Step::kBroken;
@@ -134,11 +134,11 @@ H2FrameReader::Step H2FrameReader::read_lead(std::string_view& bytes) {
 H2FrameReader::Step H2FrameReader::read_piece(std::string_view& bytes) {
   if (bytes.empty()) return Step::kMore;
   const bool content = content_ > 0;
-  size_t& left = content ? content_ : padding_;
+  uint32_t& left = content ? content_ : padding_;
   payload_ = bytes.substr(0, left);
   bytes.remove_prefix(payload_.size());
   first_ = content && content_ == head_.length - lead_size() - padding_;
-  left -= payload_.size();
+  left -= uint32_t(payload_.size());
   if (at_end()) state_ = State::kHead;
   if (head_.type == H2Frame::kData) return content ? Step::kContent : Step::kPadding;
   return content && has_block(head_.type) ? Step::kBlock : Step::kNothing;

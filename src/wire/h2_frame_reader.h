@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/release.h"
 #include "wire/guard.h"
 
 namespace weir::wire {
@@ -27,6 +28,11 @@ class H2FrameReader {
   };
   // Takes the next step's bytes from the front of `bytes`. Views are valid until the next call, and while `bytes` are.
   Step next(std::string_view& bytes);
+
+  // Gives memory back, where nothing of a frame is kept.
+  void shrink() {
+    if (kept_.empty()) base::release(kept_);
+  }
 
   const FrameHead& head() const { return head_; }
   std::string_view payload() const { return payload_; }
@@ -58,8 +64,8 @@ class H2FrameReader {
   bool given_ = false;  // it was the last step's
   bool first_ = false;
   int32_t depends_on_ = -1;
-  size_t whole_ = 0;                  // bytes of the frame that come at once
-  size_t content_ = 0, padding_ = 0;  // of the frame, that are missing
+  uint32_t whole_ = 0;                  // bytes of the frame that come at once
+  uint32_t content_ = 0, padding_ = 0;  // of the frame, that are missing
 };
 
 }  // namespace weir::wire

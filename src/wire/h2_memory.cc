@@ -74,11 +74,13 @@ struct Place {
   size_t at, least, most;  // bytes
 };
 constexpr size_t kRing = 1024;     // of the fields in a table, one for each way
-constexpr size_t kEncoder = 2048;  // it has 1,120, its index of the table included
-constexpr std::array<Place, 3> kPlaces{{
+constexpr size_t kEncoder = 1536;  // it has 1,120, its index of the table included
+constexpr size_t kDecoder = 512, kLeastDecoder = 192;
+constexpr std::array<Place, 4> kPlaces{{
     {0, kRing, kRing},
     {kRing, kRing, kRing},
     {2 * kRing, kRing + 1, kEncoder},
+    {2 * kRing + kEncoder, kLeastDecoder, kDecoder},
 }};
 constexpr size_t kMostConnections = 1 << 18;  // of the process; further ones are in the heap: 1 GiB of addresses
 
@@ -112,7 +114,7 @@ struct H2Memory::Functions {
   }
 
   static void* take(size_t bytes, void* user) {
-    void* at = bytes > kLargest ? take_place(of(user), bytes) : nullptr;
+    void* at = bytes >= kLeastDecoder ? take_place(of(user), bytes) : nullptr;
     return at ? at : blocks_of_thread.take(bytes);
   }
   static void* take_zeroed(size_t n, size_t bytes, void* user) {

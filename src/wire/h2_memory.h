@@ -1,7 +1,7 @@
 // H2Memory: the memory of the coders of header blocks of one HTTP/2 connection (HPACK), which are libnghttp2's.
 //
-// Small things that they allocate for a request's fields are kept for the next request of the same thread. Three larger
-// ones are there for good: the encoder, and the rings of the two tables of fields. They lie in a page of their own,
+// Small things that they allocate for a request's fields are kept for the next request of the same thread. Four larger
+// ones are there for good: the two coders, and the rings of their tables of fields. They lie in a page of their own,
 // which is put away while the connection is idle (base/dormant_pages.h).
 #pragma once
 
@@ -34,7 +34,7 @@ class H2Memory {
 
   nghttp2_mem functions_;
   base::DormantPages pages_;
-  std::bitset<3> taken_;  // places in them
+  std::bitset<4> taken_;  // places in them
   bool used_ = true;
 };
 

@@ -32,7 +32,10 @@ class H2Receiver {
   // Bytes behind the preface. Stops at the first frame that is wrong.
   void receive(std::string_view bytes);
   // Gives back what is kept for later requests, while there is none.
-  void drop() { heads_.drop(); }
+  void drop() {
+    heads_.drop();
+    reader_.shrink();
+  }
 
  private:
   void act(H2FrameReader::Step step);

@@ -53,6 +53,7 @@ void H2Sender::fill() {
   connection_.inside = true;
   send_touched();
   take_turns();
+  if (block_.capacity() > kFrame) base::release(block_);
   connection_.inside = false;
 }
 

@@ -39,6 +39,7 @@ class H2Sender {
     marks_.shrink();
     turns_.shrink();
     fields_.drop();
+    base::release(block_);
   }
   // Something waits that could be sent now.
   bool wants_write() const { return streams_.has_touched() || (!turns_.empty() && connection_.window > 0); }
