@@ -30,7 +30,10 @@ constexpr uint32_t kMostStreams = 1 << 16;
 constexpr uint32_t kMostContinuations = 8;  // as libnghttp2 has it
 constexpr uint32_t kMostSettings = 32;      // of one frame, as libnghttp2 has it
 constexpr uint32_t kMostGoaways = 16;       // each is a look at all streams; two are usual
-constexpr size_t kLarge = 64 << 10;         // a piece that is worth a read of its own: FrameWalker::large_payload()
+// Bytes of fields that are decoded for nobody, beyond what others get: those of streams that are gone, and of heads
+// that are too large. An octet can stand for 4 KiB of the table, and the shortest block costs as much as kLeastWasted.
+constexpr size_t kMostWasted = 16 << 20, kLeastWasted = 256;
+constexpr size_t kLarge = 64 << 10;  // a piece that is worth a read of its own: FrameWalker::large_payload()
 constexpr int64_t kLastId = 0x7fffffff;
 constexpr uint32_t kUnset = UINT32_MAX;
 
@@ -76,6 +79,7 @@ class H2Client final : public ClientCodec {
   Fault on_continuation(const FrameHead& head, std::string_view payload);
   Fault on_part(const H2AnswerHeads::Head* head);
   Fault on_block(const H2AnswerHeads::Head* head);
+  bool wastes(const ClientStream* stream, size_t bytes);
   Fault on_settings(const FrameHead& head, std::string_view payload);
   Fault on_setting(uint32_t id, uint32_t value);
   Fault on_window_update(const FrameHead& head, std::string_view payload);
@@ -97,6 +101,7 @@ class H2Client final : public ClientCodec {
   int64_t received_ = 0;        // bytes that the connection's window is less by
   FrameHead block_;             // of the header block that is coming
   uint32_t continuations_ = 0;  // of it
+  size_t wasted_ = 0;           // bytes of fields
   std::vector<int32_t> over_;   // streams that end as their request has gone
   uint32_t no_priorities_ = kUnset;
   uint32_t first_window_ = kUnset;  // that a SETTINGS frame has said last
@@ -242,9 +247,18 @@ H2Client::Fault H2Client::on_part(const H2AnswerHeads::Head* head) {
 H2Client::Fault H2Client::on_block(const H2AnswerHeads::Head* head) {
   if (!head) return NGHTTP2_COMPRESSION_ERROR;
   using Ends = H2ClientAnswers::Ends;
-  if (ClientStream* stream = streams_.find(block_.stream))
-    answers_.block(*stream, *head, block_.end_stream() ? Ends::kYes : Ends::kNo);
-  return NGHTTP2_NO_ERROR;
+  ClientStream* stream = streams_.find(block_.stream);
+  const bool wasted = wastes(stream, head->bytes);
+  if (stream) answers_.block(*stream, *head, block_.end_stream() ? Ends::kYes : Ends::kNo);
+  return wasted ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_NO_ERROR;
+}
+
+bool H2Client::wastes(const ClientStream* stream, size_t bytes) {
+  if (stream && bytes <= kMostFields)
+    wasted_ -= std::min(wasted_, kMostFields);
+  else
+    wasted_ += std::max(bytes, kLeastWasted);
+  return wasted_ > kMostWasted;
 }
 
 // --- settings and windows --------------------------------------------------------------------------------------------

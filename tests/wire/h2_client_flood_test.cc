@@ -69,9 +69,41 @@ TEST(H2ClientFlood, AFieldIsNotLookedAtForEachOctetThatNamesIt) {
     std::string bomb = std::string("\x88\x40\x01x\x7f", 5) + '\xa1' + '\x1e' + std::string(4000, 'v');
     bomb.resize(kOneRead - 9, '\xbe');
     EXPECT_LT(rig.time_of(frame(1, kEndHeaders, stream, bomb)), 250ms);
-    EXPECT_EQ(rig.answers[0].failures, stream == 1);
-    EXPECT_FALSE(rig.codec->finished());
+    EXPECT_EQ(rig.answers[0].failures, 1);
+    EXPECT_TRUE(rig.codec->finished());
   }
+}
+
+// Nobody gets them, and still they have to be decoded.
+TEST(H2ClientFlood, ManyHeadsOfStreamsThatAreGoneEndTheConnection) {
+  const std::string entry = std::string("\x88\x40\x01x\x7f", 5) + '\xa1' + '\x1e' + std::string(4000, 'v');
+  for (const std::string& late : {std::string("\x88"), '\x88' + std::string(15, '\xbe'), std::string(16'000, '\xbe')}) {
+    Rig rig(2);
+    rig.codec->cancel(rig.answers[1]);
+    feed(*rig.codec, frame(1, kEndHeaders, 1, entry));
+    const std::string flood = repeated(frame(1, kEndHeaders, 3, late), kOneRead);
+    std::chrono::nanoseconds took{};
+    for (int reads = 0; reads < 100 && !rig.codec->finished(); ++reads) took += rig.time_of(flood);
+    EXPECT_TRUE(rig.codec->finished()) << late.size();
+    EXPECT_LT(took, 100ms);
+  }
+}
+
+TEST(H2ClientFlood, LateHeadsOfAThousandRequestsThatWereCancelledAreTaken) {
+  Rig rig(0);
+  for (int round = 0; round < 20; ++round) {
+    const uint32_t first = uint32_t(2 * rig.answers.size() + 1);
+    for (int i = 0; i < 1024; ++i) {
+      rig.codec->send(get_of(), rig.answers.emplace_back());
+      if (i > 0) rig.codec->cancel(rig.answers.back());
+      output_of(*rig.codec);
+    }
+    for (uint32_t id = first; id < first + 2048; id += 2) {
+      feed(*rig.codec, frame(1, kEndHeaders, id, "\x88"));
+      feed(*rig.codec, frame(1, kEndHeaders | kEndStream, id, block({{"grpc-status", "0"}})));
+    }
+  }
+  EXPECT_FALSE(rig.codec->finished());
 }
 
 TEST(H2ClientFlood, ManyFirstWindowsOfManyStreamsCostLittle) {
