@@ -65,9 +65,9 @@ class TensorRequest {
     if (const msg::TensorSpec* input = spec_.input(name)) return tensor(json, *input);
     if ((name == "id" || name == "parameters") && json.peek() == JsonCursor::Kind::kNull) return json.skip();
     if (name == "id" && json.peek() == JsonCursor::Kind::kString) return json.string(call_.id);
-    if (name == "parameters" && json.peek() == JsonCursor::Kind::kObject)
-      return json.object([&](std::string_view key) { return parameter(json, std::string(key)); });
-    return parameter(json, name);
+    if (name != "parameters") return parameter(json, name);
+    if (json.peek() != JsonCursor::Kind::kObject) return refuse(json, base::invalid("parameters: expected an object"));
+    return json.object([&](std::string_view key) { return parameter(json, std::string(key)); });
   }
 
   bool parameter(JsonCursor& json, const std::string& name) {

@@ -44,6 +44,7 @@ TEST_F(Generate, MembersAreInputsByNameAndParametersElse) {
   auto x =
       post("add/generate", {{"a", {1, 2}}, {"b", 0}, {"temperature", 0.5}, {"id", "7"}, {"parameters", {{"k", true}}}});
   EXPECT_EQ(x->response.status, 400) << "b has two elements";
+  EXPECT_EQ(post("add/generate", {{"a", {1, 2}}, {"parameters", 1}})->response.status, 400) << "no object";
   auto y = post("add/generate", {{"a", {1, 2}}, {"temperature", 0.5}, {"id", "7"}, {"parameters", {{"k", true}}}});
   ASSERT_EQ(bench.models.seen("add").size(), 1u) << y->sent;
   EXPECT_EQ(bench.models.seen("add")[0], "add/1 rows=1 id=7 | a INT32 [1,2] [1,2] | with k=true temperature=0.5");
