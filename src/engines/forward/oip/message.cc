@@ -13,7 +13,6 @@
 #include "marshal/check.h"
 #include "marshal/pb_tensor.h"
 #include "marshal/pb_wire.h"
-#include "wire/grpc_frames.h"
 
 namespace weir::forward {
 namespace {
@@ -25,83 +24,14 @@ using marshal::PbCountedReader;
 using marshal::PbFields;
 using marshal::PbReader;
 using marshal::PbType;
-using marshal::put_bytes;
-using marshal::put_tag;
-using marshal::put_text;
-using marshal::put_varint;
 using msg::DType;
 
-constexpr size_t kInline = 4096;  // smaller tensors are cheaper to copy than to point at
 constexpr size_t kLongestName = 1024;
 constexpr size_t kLongestText = 1000;  // of an origin's error that is shown
 
 Status malformed(std::string_view what) { return broken_rule(std::string(what) + " is malformed protobuf"); }
 
 std::string shown(std::string_view text) { return "'" + base::presentable(text, 64) + "'"; }
-
-// --- requests --------------------------------------------------------------------------------------------------------
-
-void put_choice(std::string& out, const msg::ParamValue& value) {
-  if (auto* text = std::get_if<std::string>(&value)) return put_bytes(out, 3, *text);
-  if (auto* real = std::get_if<double>(&value)) {
-    put_tag(out, 4, PbType::kFixed64);
-    out.append(reinterpret_cast<const char*>(real), sizeof *real);
-    return;
-  }
-  auto whole = [&](uint32_t field, uint64_t number) {
-    put_tag(out, field, PbType::kVarint);
-    put_varint(out, number);
-  };
-  if (auto* b = std::get_if<bool>(&value)) return whole(1, *b ? 1 : 0);
-  if (auto* i = std::get_if<int64_t>(&value)) return whole(2, uint64_t(*i));
-  whole(5, std::get<uint64_t>(value));
-}
-
-void put_parameter(std::string& out, std::string_view name, const msg::ParamValue& value) {
-  std::string choice, entry;
-  put_choice(choice, value);
-  put_bytes(entry, 1, name);
-  put_bytes(entry, 2, choice);
-  put_bytes(out, 4, entry);
-}
-
-size_t size_of_varint(uint64_t value) { return (size_t(std::bit_width(value | 1)) + 6) / 7; }
-// A field below 16, which is left out where it is empty.
-size_t size_of_bytes(size_t size) { return size == 0 ? 0 : 1 + size_of_varint(size) + size; }
-
-void put_input(std::string& out, const msg::Tensor& tensor) {
-  const std::string_view type = msg::name(tensor.dtype);
-  size_t dims = 0;
-  for (int64_t d : tensor.shape.dims()) dims += size_of_varint(uint64_t(d));
-  put_tag(out, 5, PbType::kBytes);
-  put_varint(out, size_of_bytes(tensor.name.size()) + size_of_bytes(type.size()) + size_of_bytes(dims));
-  put_text(out, 1, tensor.name);
-  put_text(out, 2, type);
-  if (dims == 0) return;
-  put_tag(out, 3, PbType::kBytes);
-  put_varint(out, dims);
-  for (int64_t d : tensor.shape.dims()) put_varint(out, uint64_t(d));
-}
-
-void put_head(std::string& out, const msg::Call& call, std::string_view model, std::string_view version,
-              Ending ending) {
-  put_text(out, 1, model);
-  put_text(out, 2, version);
-  put_text(out, 3, call.id);
-  for (const auto& [name, value] : call.parameters) put_parameter(out, name, value);
-  if (ending == Ending::kTold) put_parameter(out, "triton_enable_empty_final_response", true);
-  for (const auto& tensor : call.inputs) put_input(out, tensor);
-  for (const auto& name : call.outputs) {
-    std::string output;
-    put_text(output, 1, name);
-    put_bytes(out, 6, output);
-  }
-}
-
-void put_prefix(std::string& text, size_t length) {
-  const auto prefix = wire::grpc_prefix(wire::GrpcFlag::kPlain, uint32_t(length));
-  text.replace(0, prefix.size(), reinterpret_cast<const char*>(prefix.data()), prefix.size());
-}
 
 // --- answers ---------------------------------------------------------------------------------------------------------
 
@@ -119,16 +49,20 @@ std::optional<msg::ParamValue> read_choice(std::string_view bytes, PbFields& fie
   return r.ok() ? value : std::nullopt;
 }
 
-Status read_shape(const PbReader& r, msg::Shape& shape) {
+// Null: it was read. Else how it is wrong, for a Status, which costs more than a shape.
+using ShapeError = Status (*)();
+
+ShapeError read_shape(const PbReader& r, msg::Shape& shape) {
   std::string_view packed = r.bytes();
   uint64_t dim = r.number();
   bool ok = true;
   if (r.type() == PbType::kVarint) ok = shape.push(int64_t(dim));
   while (ok && r.type() == PbType::kBytes && !packed.empty()) {
-    if (!marshal::take_varint(packed, dim)) return malformed("a shape");
+    if (!marshal::take_varint(packed, dim)) return [] { return malformed("a shape"); };
     ok = shape.push(int64_t(dim));
   }
-  return ok ? Status{} : broken_rule("a shape has more than 16 dimensions");
+  if (ok) return nullptr;
+  return [] { return broken_rule("a shape has more than 16 dimensions"); };
 }
 
 bool is_shape(const PbReader& r) {
@@ -145,7 +79,7 @@ Status read_tensor(std::string_view bytes, PbFields& fields, std::string& name, 
     if (r.is(2, PbType::kBytes)) type = r.bytes();
     if (contents && r.is(5, PbType::kBytes)) *contents = r.bytes();
     if (is_shape(r))
-      if (Status s = read_shape(r, shape); !s.ok()) return s;
+      if (const ShapeError error = read_shape(r, shape)) return error();
   }
   if (!r.ok()) return malformed("a tensor");
   dtype = msg::dtype_from_name(type.starts_with("TYPE_") ? type.substr(5) : type);
@@ -159,8 +93,10 @@ class AnswerReader {
 
   base::Result<msg::Outputs> read(std::string_view answer) {
     PbCountedReader r(answer, fields_);
-    while (r.next())
+    while (r.next()) {
+      if (r.field() < 4) continue;  // the names of the model and of the call
       if (Status s = field(r); !s.ok()) return s;
+    }
     if (!r.ok()) return malformed("ModelInferResponse");
     if (Status s = place_raw(); !s.ok()) return s;
     return std::move(out_);
@@ -255,45 +191,6 @@ Status take_batch_off(std::vector<msg::TensorSpec>& tensors) {
 }
 
 }  // namespace
-
-std::vector<base::Bytes> write_request(const msg::Call& call, std::string_view model, std::string_view version,
-                                       Ending ending, std::string_view mark) {
-  std::string text = base::SpareText::take();
-  text.assign(wire::kGrpcPrefix, '\0');
-  put_head(text, call, model, version, ending);
-  if (!mark.empty()) put_parameter(text, mark, true);
-  size_t length = text.size() - wire::kGrpcPrefix;
-  std::vector<size_t> cuts;  // where in `text` a large tensor belongs
-  for (const auto& tensor : call.inputs) {
-    const size_t before = text.size(), size = tensor.data.size();
-    put_tag(text, 7, PbType::kBytes);
-    put_varint(text, size);
-    if (size <= kInline)
-      text += tensor.data.view();
-    else
-      cuts.push_back(text.size()), length += size;
-    length += text.size() - before;
-  }
-  put_prefix(text, length);
-  const base::Bytes whole = base::Bytes::adopt(std::move(text));
-  auto pieces = base::SpareVector<base::Bytes>::take();
-  size_t at = 0, next = 0;
-  for (const auto& tensor : call.inputs) {
-    if (tensor.data.size() <= kInline) continue;
-    pieces.insert(pieces.end(), {whole.slice(at, cuts[next] - at), tensor.data});
-    at = cuts[next++];
-  }
-  if (at < whole.size()) pieces.push_back(whole.slice(at, whole.size() - at));
-  return pieces;
-}
-
-base::Bytes write_name(std::string_view model, std::string_view version) {
-  std::string text(wire::kGrpcPrefix, '\0');
-  put_text(text, 1, model);
-  put_text(text, 2, version);
-  put_prefix(text, text.size() - wire::kGrpcPrefix);
-  return base::Bytes::adopt(std::move(text));
-}
 
 base::Result<msg::Outputs> read_answer(const base::Bytes& message, base::SlabSource& slabs) {
   return AnswerReader(message, slabs).read(message.view());
