@@ -32,7 +32,7 @@ bool take_varint(std::string_view& packed, uint64_t& out) {
   return true;
 }
 
-void put_varint(std::string& out, uint64_t v) {
+void put_long_varint(std::string& out, uint64_t v) {
   while (v >= 0x80) {
     out += char(uint8_t(v) | 0x80);
     v >>= 7;

@@ -106,7 +106,13 @@ inline size_t varint_size(uint64_t v) {
   while (v >= 0x80) v >>= 7, ++n;
   return n;
 }
-void put_varint(std::string& out, uint64_t v);
+void put_long_varint(std::string& out, uint64_t v);
+inline void put_varint(std::string& out, uint64_t v) {
+  if (v < 0x80)
+    out += char(v);
+  else
+    put_long_varint(out, v);
+}
 inline void put_tag(std::string& out, uint32_t field, PbType type) { put_varint(out, field << 3 | uint32_t(type)); }
 inline void put_bytes(std::string& out, uint32_t field, std::string_view value) {
   put_tag(out, field, PbType::kBytes);
