@@ -61,17 +61,17 @@ void H2Heads::begin(const FrameHead& head, int32_t depends_on) {
   }
   if (stream_ % 2 == 0) return connection_.fault(NGHTTP2_PROTOCOL_ERROR, "HEADERS on a stream that is no client's");
   if (stream_ <= connection_.last_seen) return;  // it has ended, perhaps by a reset that the client does not know of
-  if (depends_on == stream_) return connection_.fault(NGHTTP2_PROTOCOL_ERROR, "a stream that depends on itself");
-  open(stream_);
+  open(stream_, depends_on);
 }
 
 // Until our SETTINGS have been taken the client cannot know how many streams it may have open.
-void H2Heads::open(int32_t stream) {
+void H2Heads::open(int32_t stream, int32_t depends_on) {
   connection_.last_seen = stream;
   const bool too_many = connection_.open.size() >= connection_.limits.streams;
   if (too_many && connection_.settings_taken)
     return connection_.fault(NGHTTP2_PROTOCOL_ERROR, "more streams than may be open");
   if (connection_.goaway_sent) return;
+  if (depends_on == stream) return connection_.fault(NGHTTP2_PROTOCOL_ERROR, "a stream that depends on itself");
   if (too_many) return connection_.send_reset(stream, NGHTTP2_REFUSED_STREAM);
   connection_.last_taken = stream;
   if (stream == kLastStreamId) {

@@ -34,7 +34,7 @@ class H2Heads {
 
   void take_known(const FrameHead& head, std::string_view block);
   void begin(const FrameHead& head, int32_t depends_on);
-  void open(int32_t stream);
+  void open(int32_t stream, int32_t depends_on);
   void open_head(int32_t stream);
   void decode(std::string_view piece, BlockRest rest);
   bool field(std::string_view name, std::string_view value);
