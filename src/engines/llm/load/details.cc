@@ -56,6 +56,8 @@ std::string family_of(const json& config) {
 
 // Numbers that several share a word with: GPTQ, AWQ, compressed-tensors.
 bool is_packed(std::string_view name) { return name.ends_with(".qweight") || name.ends_with(".weight_packed"); }
+// MXFP4, whose bytes have two (expert_arrays.h).
+bool is_pairs(std::string_view name) { return name.ends_with(".blocks"); }
 // Arrays that a quantized matrix has beside its numbers.
 bool is_beside(std::string_view name) {
   for (std::string_view end : {".scales", ".qzeros", ".g_idx", ".weight_scale", ".weight_scale_inv", ".weight_shape",
@@ -67,7 +69,7 @@ bool is_beside(std::string_view name) {
 uint64_t count_numbers(const Arrays& arrays, uint64_t in_word) {
   uint64_t out = 0;
   for (const auto& [name, array] : arrays)
-    if (!is_beside(name)) out += array.elements() * (is_packed(name) ? in_word : 1);
+    if (!is_beside(name)) out += array.elements() * (is_packed(name) ? in_word : is_pairs(name) ? 2 : 1);
   return std::min(out, kMostNumbers);
 }
 

@@ -1,6 +1,7 @@
 #include "engines/llm/load/expert_arrays.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "base/encoding.h"
@@ -9,6 +10,7 @@ namespace weir::llm {
 namespace {
 
 constexpr size_t kMostPacked = 1024, kMostPartArrays = 1 << 19;
+constexpr size_t kLongestPackedName = 256;  // each expert's arrays have it
 
 enum class HowPacked : uint8_t { kRows, kHalves, kSwapped };  // how an expert's array lies
 struct Packed {
@@ -32,8 +34,9 @@ constexpr std::pair<std::string_view, std::string_view> kRouters[] = {
     {".mlp.router.bias", ".mlp.gate.bias"}};
 
 base::Status part_packed(const std::string& name, const Array& all, const Packed& packed, Arrays& out) {
-  if (all.shape.size() != packed.rank || all.shape[0] == 0 || all.shape[0] > kMostPacked ||
-      out.size() + 2 * all.shape[0] > kMostPartArrays || (packed.as == HowPacked::kHalves && all.shape[1] % 2 != 0))
+  if (name.size() > kLongestPackedName || all.shape.size() != packed.rank || all.shape[0] == 0 ||
+      all.shape[0] > kMostPacked || out.size() + 2 * all.shape[0] > kMostPartArrays ||
+      (packed.as == HowPacked::kHalves && all.shape[1] % 2 != 0))
     return base::invalid("'" + base::presentable(name, 100) + "' is not the experts of a layer");
   const std::string before = name.substr(0, name.size() - packed.end.size()) + ".mlp.experts.";
   const size_t bytes = all.data.size() / all.shape[0];
@@ -59,13 +62,17 @@ base::Status part_packed(const std::string& name, const Array& all, const Packed
 
 base::Status part_packed_experts(Arrays& arrays) {
   Arrays parts;
-  for (const auto& [name, array] : arrays) {
+  for (auto at = arrays.begin(); at != arrays.end();) {
+    const std::string& name = at->first;
+    const Array& array = at->second;
+    const size_t before = parts.size();
     const auto* packed =
         std::find_if(std::begin(kPacked), std::end(kPacked), [&](const Packed& p) { return name.ends_with(p.end); });
     if (packed != std::end(kPacked))
       if (auto s = part_packed(name, array, *packed, parts); !s.ok()) return s;
     for (const auto& [theirs, ours] : kRouters)
       if (name.ends_with(theirs)) parts.emplace(name.substr(0, name.size() - theirs.size()) + std::string(ours), array);
+    at = parts.size() > before ? arrays.erase(at) : std::next(at);
   }
   arrays.merge(parts);
   return {};

@@ -8,7 +8,7 @@
 //                byte neighbours, with _scales U8 [experts][outputs][inputs / 32], exponents; mlp.router
 //
 // They become mlp.experts.N.gate_proj, up_proj, down_proj, or gate_up_proj; their blocks and scales "….blocks",
-// "….scales"; the router mlp.gate.
+// "….scales"; the router mlp.gate. Those of each expert are in place of the one array.
 #pragma once
 
 #include "base/status.h"

@@ -75,7 +75,7 @@ constexpr Renamed kInLayer[] = {{"attn_norm", "input_layernorm"},
 constexpr Renamed kOfExperts[] = {
     {"ffn_gate_exps", "gate_proj"}, {"ffn_up_exps", "up_proj"}, {"ffn_down_exps", "down_proj"}};
 constexpr Renamed kOfMixtral[] = {{"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
-constexpr size_t kMostExpertArrays = 1 << 19;
+constexpr size_t kMostExpertArrays = 1 << 19, kLongestExpertName = 256;  // each expert's arrays have it
 
 std::string_view our_name(std::span<const Renamed> names, std::string_view theirs) {
   for (const auto& name : names)
@@ -147,8 +147,8 @@ base::Status part_experts(const Gguf& gguf, const std::string& name, const Tenso
   const bool mixtral = is_mixtral(gguf);
   if (mixtral) which = our_name(kOfMixtral, which);
   const bool bias = parts.kind == "bias";
-  if (all.shape.size() != (bias ? 2 : 3) || all.shape[0] == 0 || all.shape[0] > kMostExpertArrays ||
-      out.size() + all.shape[0] > kMostExpertArrays)
+  if (name.size() > kLongestExpertName || all.shape.size() != (bias ? 2 : 3) || all.shape[0] == 0 ||
+      all.shape[0] > kMostExpertArrays || out.size() + all.shape[0] > kMostExpertArrays)
     return base::invalid("GGUF: '" + base::presentable(name, 100) + "' is not the experts of a layer");
   const std::string before = "model.layers." + std::string(parts.layer) +
                              (mixtral ? ".block_sparse_moe.experts." : ".mlp.experts."),

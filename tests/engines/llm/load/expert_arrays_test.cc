@@ -1,6 +1,8 @@
 // Experts that lie in one array for each layer: what becomes of them, and of files that lie.
 #include "engines/llm/load/expert_arrays.h"
 
+#include "base/encoding.h"
+#include "engines/llm/load/details.h"
 #include "engines/llm/load/weight.h"
 #include "support.h"
 
@@ -27,6 +29,9 @@ TEST(ExpertArrays, BecomeThoseOfEachExpert) {
   ASSERT_TRUE(part_packed_experts(arrays).ok());
   EXPECT_TRUE(arrays.contains("model.layers.3.mlp.gate.weight"));
   EXPECT_TRUE(arrays.contains("model.layers.0.mlp.gate.bias"));
+  uint64_t numbers = 0;
+  for (const auto& [name, array] : arrays) numbers += array.elements();
+  EXPECT_EQ(numbers, both.size() + down.size() + 8) << "each number is there once";
   float row[6];
   const Array& up = arrays.at("model.layers.3.mlp.experts.1.up_proj.weight");
   EXPECT_EQ(up.shape, (std::vector<uint64_t>{2, 3}));
@@ -46,8 +51,9 @@ TEST(ExpertArrays, WhatCannotBeIsNamed) {
        {std::pair(granite, Array{Stored::kF32, {2, 3, 4}}), std::pair(granite, Array{Stored::kF32, {0, 2, 4}}),
         std::pair(granite, Array{Stored::kF32, {4096, 2, 4}}), std::pair(granite, Array{Stored::kF32, {2, 2}}),
         std::pair(granite, Array{Stored::kF32, {}}), std::pair(blocks, Array{Stored::kUint8, {2, 2, 16}}),
-        std::pair(bias, Array{Stored::kF32, {2}})})
-    EXPECT_EQ(refusal_of(name, array), "'" + name + "' is not the experts of a layer");
+        std::pair(bias, Array{Stored::kF32, {2}}),
+        std::pair(std::string(300, 'm') + granite, Array{Stored::kF32, {1, 2, 4}})})
+    EXPECT_EQ(refusal_of(name, array), "'" + base::presentable(name, 100) + "' is not the experts of a layer");
   EXPECT_EQ(refusal_of("model.norm.weight", Array{Stored::kF32, {}}), "");
 }
 
@@ -84,6 +90,10 @@ TEST(ExpertArrays, BlocksAndScalesThatDoNotFitAreNamed) {
             std::string::npos);
   EXPECT_NE(refusal(good, R"("dtype":"U8","shape":[1,2,1],"data_offsets":[64,66])", 32, 66).find("0.000000"),
             std::string::npos);
+  const auto details =
+      details_of(*Folder::open(folder.string()), R"({"quantization_config":{"quant_method":"mxfp4"}})");
+  EXPECT_EQ(details->parameters, 128u) << "a byte has two numbers, and a scale is none";
+  EXPECT_EQ(details->quantization, "MXFP4");
   std::filesystem::remove_all(folder);
 }
 

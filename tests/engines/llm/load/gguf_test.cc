@@ -273,6 +273,10 @@ TEST(GgufTensors, OfExpertsAreCutIntoThese) {
     EXPECT_EQ(arrays->at(layer + last + ".weight").data.data(), data.data() + 2 * 32);
     g.tensors["blk.7.ffn_gate_exps.weight"].shape = {uint64_t(1) << 30, 4, 2};
     EXPECT_EQ(named_arrays(g).error().text, "GGUF: 'blk.7.ffn_gate_exps.weight' is not the experts of a layer");
+    g.tensors.erase("blk.7.ffn_gate_exps.weight");
+    g.tensors["blk." + std::string(300, '0') + ".ffn_gate_exps.weight"] = Array{Stored::kF32, {3, 4, 2}, data};
+    EXPECT_NE(named_arrays(g).error().text.find("is not the experts of a layer"), std::string::npos)
+        << "its name is held once for each of them";
   }
 }
 
