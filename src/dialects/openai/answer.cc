@@ -124,9 +124,11 @@ void Answer::Choice::read(text::AnswerPieces pieces) {
 }
 
 void Answer::Choice::tell(text::AnswerPieces pieces) {
+  size_t told = delta.calls.size();
   delta.add(std::move(pieces), [this] { return answer_.call_id(); });
   if (answer_.request_.custom_tools.empty()) return;
-  for (CallDelta& call : delta.calls) call.custom = is_custom(answer_.request_, call.name);
+  for (; told < delta.calls.size(); ++told)
+    delta.calls[told].custom = is_custom(answer_.request_, delta.calls[told].name);
 }
 
 // The model goes on to a call that the client does not want.
