@@ -18,11 +18,14 @@ class AdapterInbox final : public msg::Inbox, public bus::CountsElsewhere {
   }
   void poke() override { model_->inbox->poke(); }
   bus::ModelStats& counted_stats() override { return model_->stats; }
+  void keep(const LoadedAdapter& adapter) {
+    if (!keep_ && adapter.source.number == adapter_) keep_ = adapter.keep;
+  }
 
  private:
   const std::shared_ptr<bus::Served> model_;
   const uint32_t adapter_;
-  const std::shared_ptr<const void> keep_;  // ends before the model; null: it is in memory as long as the model is
+  std::shared_ptr<const void> keep_;  // ends before the model; null: it is in memory as long as the model is, or waits
 };
 
 std::shared_ptr<bus::Served> make_adapter(const std::shared_ptr<bus::Served>& model, const std::string& name,
@@ -49,6 +52,12 @@ std::vector<std::shared_ptr<bus::Served>> adapter_models(const std::shared_ptr<b
   for (const auto& [name, adapter] : loaded.all)
     if (adapter.reason.empty()) out.push_back(adapter_model(model, adapter));
   return out;
+}
+
+void keep_adapters(const std::vector<std::shared_ptr<bus::Served>>& waiting, const LoadedAdapters& loaded) {
+  for (const auto& served : waiting)
+    if (const auto at = loaded.all.find(served->spec.name); at != loaded.all.end())
+      static_cast<AdapterInbox&>(*served->inbox).keep(at->second);
 }
 
 }  // namespace weir::models

@@ -15,5 +15,8 @@ namespace weir::models {
 std::vector<std::shared_ptr<bus::Served>> adapter_models(const std::shared_ptr<bus::Served>& model,
                                                          const LoadedAdapters& loaded);
 std::shared_ptr<bus::Served> adapter_model(const std::shared_ptr<bus::Served>& model, const LoadedAdapter& adapter);
+// `waiting`: the adapters of a version that was not in memory, whose Calls go on into the one that is. They keep those
+// of `loaded` that have their numbers, which may be unloaded while these Calls run.
+void keep_adapters(const std::vector<std::shared_ptr<bus::Served>>& waiting, const LoadedAdapters& loaded);
 
 }  // namespace weir::models

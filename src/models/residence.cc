@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "models/adapter_models.h"
 #include "msg/sequence.h"
 #include "sched/demand_inbox.h"
 
@@ -49,7 +50,10 @@ sched::DemandInbox& Residence::inbox(const ModelTable::Slot& slot) {
 }
 
 void Residence::arrived(const ModelTable::Slot& before, ModelTable::Slot& now) const {
-  if (before.missing) inbox(before).loaded(now.served);
+  if (before.missing) {
+    keep_adapters(before.adapters, now.loaded);
+    inbox(before).loaded(now.served);
+  }
   if (now.stand_in || !may_leave(now)) return;
   now.stand_in = stand_in_(*now.served);
   inbox(now).loaded(now.served);

@@ -61,12 +61,15 @@ struct TakingTokens final : generation::TokenEngine {
 struct SaysNumber final : msg::Inbox, bus::TellsMemory {
   explicit SaysNumber(std::unique_ptr<msg::Inbox> lanes) : lanes_(std::move(lanes)) {}
   void put(msg::Call* call) override {
+    if (holds) return void(held = call);
     const uint32_t n = call->adapter;
     const std::string text =
         n < msg::kFirstLoadedAdapter ? std::to_string(n) : "+" + std::to_string(n - msg::kFirstLoadedAdapter);
     bus::post_one(call, {msg::Failed{base::invalid(text)}});
   }
   const std::unique_ptr<msg::Inbox> lanes_;
+  static inline std::atomic<bool> holds{false};
+  static inline std::atomic<msg::Call*> held{nullptr};
 };
 
 base::Result<Instance> make_taking(const LoadArgs& a) {
@@ -98,8 +101,15 @@ struct LoadedAdapterModels : testing::Test {
       ASSERT_TRUE(repo->load("m").ok());
     }
   }
+  // Which does not fit into memory beside it.
+  void open_with_another() {
+    disk.write("other/1/model.onnx", "7");
+    disk.write("other/model.yaml", "memory: 90\n");
+    disk.write("m/model.yaml", "engine: tokens\nmemory: 60\n");
+    open([](auto& o) { on_demand(o); });
+  }
   void TearDown() override {
-    FakeLoader::hold = false;
+    FakeLoader::hold = SaysNumber::holds = false;
     if (repo) repo->repository->stop();
   }
   std::string load(const std::string& name, const std::string& path, LoadParameters others = {}) {
@@ -120,8 +130,8 @@ struct LoadedAdapterModels : testing::Test {
     for (const auto& use : bus::memory_of(*served("m"))) out += use.what == "adapters" ? use.bytes : 0;
     return out;
   }
-  static bool soon(const std::function<bool()>& is) {
-    for (int i = 0; i < 4000 && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  static bool soon(const std::function<bool()>& is, int looks = 4000) {
+    for (int i = 0; i < looks && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return is();
   }
   test::Disk disk{{"m/model.yaml", "engine: tokens\nnames: [Org/M]\n"}, {"m/1/config.json", "{}"}};
@@ -319,10 +329,7 @@ TEST_F(LoadedAdapterModels, ThoseInTheFolderComeAndGoWithoutTheirModel) {
 }
 
 TEST_F(LoadedAdapterModels, ARequestForOneBringsItsModelIntoMemory) {
-  disk.write("other/1/model.onnx", "7");
-  disk.write("other/model.yaml", "memory: 90\n");
-  disk.write("m/model.yaml", "engine: tokens\nmemory: 60\n");
-  open([](auto& o) { on_demand(o); });
+  open_with_another();
   EXPECT_EQ(load("sql", "sql"), "no model here takes adapters: those that make tokens on the CPU do")
       << "none is in memory";
   EXPECT_EQ(load("sql", "sql", {{"base_model_name", "m"}}), "");
@@ -330,6 +337,25 @@ TEST_F(LoadedAdapterModels, ARequestForOneBringsItsModelIntoMemory) {
     EXPECT_EQ(ask("sql"), "+0");
     EXPECT_EQ(ask("other"), "7");
   }
+}
+
+TEST_F(LoadedAdapterModels, ARequestThatHasWaitedForItsModelKeepsTheAdapter) {
+  open_with_another();
+  ASSERT_EQ(load("sql", "sql", {{"base_model_name", "m"}}), "");
+  ASSERT_EQ(ask("other"), "7");
+  auto waits = served("sql");
+  waits->in_flight[0].calls = 1;
+  SaysNumber::held = nullptr, SaysNumber::holds = true;
+  caller.call(*waits);
+  ASSERT_TRUE(soon([&] { return SaysNumber::held.load() != nullptr; })) << "it came with the model";
+  ASSERT_TRUE(repo->unload("sql").ok());
+  auto& loader = *served("m")->adapters;
+  const uint32_t number = SaysNumber::held.load()->adapter;
+  EXPECT_FALSE(soon([&] { return !loader.has(number); }, 40)) << "a Call is for it";
+  SaysNumber::holds = false;
+  bus::post_one(SaysNumber::held, {msg::Failed{base::invalid("done")}});
+  waits->in_flight[0].calls = 0, waits.reset();
+  EXPECT_TRUE(soon([&] { return !loader.has(number); }));
 }
 
 struct Counted final : msg::Sink {
