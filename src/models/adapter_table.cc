@@ -20,6 +20,8 @@ base::Status is_not_serving(const std::string& model) {
 }  // namespace
 
 const std::string* AdapterTable::owner(const std::string& adapter) const {
+  const auto own = table_.models_.find(adapter);
+  if (own != table_.models_.end() && (own->second.has_folder || table_.serves(adapter))) return nullptr;
   for (const auto& [name, model] : table_.models_)
     for (const auto& [version, slot] : model.versions)
       if (slot.loaded.all.contains(adapter)) return &name;

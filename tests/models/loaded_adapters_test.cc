@@ -328,6 +328,21 @@ TEST_F(LoadedAdapterModels, ThoseInTheFolderComeAndGoWithoutTheirModel) {
   EXPECT_TRUE(soon([&] { return adapter_memory() == 11; }));
 }
 
+TEST_F(LoadedAdapterModels, AModelOfTheNameGoesBeforeThem) {
+  disk.write("m/model.yaml", "engine: tokens\nadapters_folder: adapters\n");
+  disk.write("m/1/adapters/b/adapter_config.json", "5");
+  disk.write("b/1/model.onnx", "7");
+  open([](auto& o) { o.control = Control::kExplicit, o.startup = {"*"}; });
+  EXPECT_EQ(load("c", "sql"), "");
+  disk.write("c/1/model.onnx", "8");
+  ASSERT_TRUE(repo->load("c").ok());
+  for (const auto& [name, answer] : {std::pair("b", "7"), std::pair("c", "8")}) {
+    EXPECT_EQ(ask(name), answer);
+    EXPECT_EQ(repo->unload(name).text, "");
+    EXPECT_EQ(ask(name), "no such model");
+  }
+}
+
 TEST_F(LoadedAdapterModels, ARequestForOneBringsItsModelIntoMemory) {
   open_with_another();
   EXPECT_EQ(load("sql", "sql"), "no model here takes adapters: those that make tokens on the CPU do")
