@@ -159,6 +159,15 @@ base::Status AdapterTable::unload(const std::string& model, const std::string& a
   return {};
 }
 
+// Files that are broken take down nothing that serves. They are looked at again when they have changed.
+bool AdapterTable::former_serves_on(const std::string& model, uint64_t version, const LoadedAdapter& broken) {
+  ModelTable::Slot* in = slot(model, version);
+  const auto at = in ? in->loaded.all.find(broken.source.name) : decltype(in->loaded.all.end())();
+  if (!in || at == in->loaded.all.end() || !at->second.keep) return false;
+  at->second.fingerprint = broken.fingerprint;
+  return true;
+}
+
 void AdapterTable::sync(const std::string& model, uint64_t version,
                         const std::map<std::string, LoadedAdapter>& in_folder) {
   std::vector<std::string> gone;
@@ -184,6 +193,7 @@ void AdapterTable::sync(const std::string& model, uint64_t version,
     if (!status.ok()) {
       base::log::warning("adapter failed to load",
                          {{"model", model}, {"adapter", adapter.source.name}, {"reason", status.text}});
+      if (former_serves_on(model, version, adapter)) continue;
       adapter.keep.reset(), adapter.bytes = 0, adapter.reason = status.text;
     }
     if (const auto* into = slot(model, version); !into || !into->served || into->missing) return;

@@ -41,6 +41,8 @@ class AdapterTable {
   base::Status read(const std::string& model, uint64_t version, LoadedAdapter& adapter);
   void put(const std::string& model, uint64_t version, LoadedAdapter adapter);
   void take(const std::string& model, uint64_t version, const std::string& adapter);
+  // The one that was loaded under that name before; false: none was.
+  bool former_serves_on(const std::string& model, uint64_t version, const LoadedAdapter& broken);
   void drop_served(const std::string& model, uint64_t version, const std::string& adapter);
 
   ModelTable& table_;

@@ -318,10 +318,12 @@ TEST_F(LoadedAdapterModels, ThoseInTheFolderComeAndGoWithoutTheirModel) {
   EXPECT_EQ(repo->unload("sql").code, base::Code::kFailedPrecondition);
   disk.remove("m/1/adapters/poet");
   EXPECT_TRUE(soon([&] { return served("poet") == nullptr; }));
+  disk.write("m/1/adapters/sql/adapter_config.json", "broken");
   disk.write("m/1/adapters/bad/adapter_config.json", "x");
   EXPECT_TRUE(soon([&] {
     return repo->rows().find("bad/1 UNAVAILABLE (adapters/bad: it is broken)") != std::string::npos;
   })) << repo->rows();
+  EXPECT_EQ(ask("sql"), "+2") << "what is broken takes down nothing that serves";
   disk.remove("m/1/adapters/bad");
   EXPECT_TRUE(soon([&] { return repo->rows() == "m/1 READY\nsql/1 READY\n"; })) << repo->rows();
   EXPECT_EQ(served("m").get(), base) << "the model was never loaded anew";
