@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <jpeglib.h>
@@ -70,6 +73,24 @@ std::string jpeg(uint32_t height, int scans) {
   std::string out(reinterpret_cast<const char*>(made), size);
   std::free(made);
   return out;
+}
+
+TEST(PictureBounds, AJpegHasAThousandSegmentsBeforeItsPixelsAndNoMore) {
+  constexpr size_t kBehindJfif = 20;
+  const auto with = [](std::string_view part, size_t n) {
+    std::string out = jpeg(64, 0), parts;
+    while (n-- > 0) parts += part;
+    return out.insert(kBehindJfif, parts);
+  };
+  using std::string_view;
+  const string_view empty("\xff\xe1\0\2", 4), junk("\0", 1), restart("\xff\xd0", 2), fill("\xff", 1);
+  for (auto [part, few, many] : {std::tuple(empty, 1000, 1100), {junk, 10'000, 20'000}, {fill, 10'000, 20'000}}) {
+    EXPECT_TRUE(decode(with(part, size_t(few))).has_value()) << few;
+    EXPECT_EQ(refused(with(part, size_t(many))), "the image is damaged") << many;
+  }
+  EXPECT_EQ(refused(with(restart, 20'000)), "the image is damaged");
+  const std::string long_part = std::string("\xff\xe1\xff\xff", 4) + std::string(65533, 'x');
+  EXPECT_TRUE(decode(with(long_part, 100)).has_value()) << "much of a camera's own";
 }
 
 TEST(PictureBounds, AJpegHasSixtyFourScansAndNoMore) {
