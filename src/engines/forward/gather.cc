@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kBytesPerTurn = 4 << 20;  // of inputs that are read
 constexpr size_t kMostOpen = 8;            // requests that a Call may join
+constexpr size_t kAlonePerTurn = 64;       // Calls of requests that were refused
 
 // An origin says so of what is in the request, not of itself.
 bool is_of_content(Code code) {
@@ -38,7 +39,7 @@ struct Gather::Group {
   msg::Call whole;
   std::vector<Member> members;
   TextRows rows;
-  size_t bytes = 0;
+  size_t bytes = 0, longest = 0;  // of all rows; of one
 };
 
 Gather::Gather(base::Env& env, const msg::ModelSpec& spec, RowsFor what, Put put)
@@ -61,7 +62,7 @@ void Gather::wake() {
 void Gather::turn() {
   timer_ = base::TimerId::kNone;
   over_.clear();
-  for (size_t left = alone_.size(); left > 0; --left) {
+  for (size_t left = std::min(alone_.size(), kAlonePerTurn); left > 0; --left) {
     const Member member = alone_.front();
     alone_.pop_front();
     put_(member.call, member.came);
@@ -87,7 +88,7 @@ void Gather::send_waiting() {
     member.weight = rows->weight(0) + rows->query.size();
     if (join(member, *rows, open)) continue;
     auto group = std::make_unique<Group>();
-    group->bytes = member.weight;
+    group->bytes = group->longest = member.weight;
     group->rows = *std::move(rows);
     group->members.push_back(member);
     open.push_back(std::move(group));
@@ -96,14 +97,18 @@ void Gather::send_waiting() {
   for (auto& group : open) send(std::move(group));
 }
 
+// Ids of several rows are padded to the longest: one long text among many short ones would be all padding.
 bool Gather::join(const Member& member, TextRows& rows, std::vector<std::unique_ptr<Group>>& open) const {
   const size_t least = open.size() - std::min(open.size(), kMostOpen);
   for (size_t i = open.size(); i-- > least;) {
     Group& group = *open[i];
     if (group.members.size() >= spec_.max_batch || group.bytes + member.weight > kMostRowBytes) continue;
     if (!same_purpose(*group.members.front().call, *member.call) || !same_kind(group.rows, rows)) continue;
+    const size_t longest = std::max(group.longest, member.weight);
+    const size_t padded = longest / sizeof(uint32_t) * (group.members.size() + 1);
+    if (!rows.ids.empty() && padded > kMostPaddedIds) continue;
     append(group.rows, std::move(rows));
-    group.bytes += member.weight;
+    group.bytes += member.weight, group.longest = longest;
     group.members.push_back(member);
     return true;
   }

@@ -136,6 +136,26 @@ TEST_F(Gathered, ARefusalOfWhatIsInItIsEachOnesOwn) {
   EXPECT_EQ(sent, (std::vector<msg::Call*>{&a, &b}));
 }
 
+TEST_F(Gathered, ALongRowOfIdsDoesNotPadManyShortOnes) {
+  spec.max_batch = 2048;
+  const auto put_ids = [&](size_t n) {
+    msg::Call& call = put("a");
+    call.inputs.front() = marshal::ids_tensor(kIdsInput, std::vector<uint32_t>(n, 7));
+  };
+  put_ids(100'000);
+  for (int i = 0; i < 200; ++i) put_ids(1);
+  turn();
+  size_t rows = 0;
+  for (auto* call : sent) {
+    rows += call->rows;
+    EXPECT_LE(call->inputs[0].data.size(), size_t(4) << 20);
+    EXPECT_EQ(texts(*call), std::vector<std::string>()) << "it can be read";
+    if (call->rows > 1) answer(*call);
+  }
+  EXPECT_EQ(rows, 201u);
+  EXPECT_LE(sent.size(), 4u);
+}
+
 TEST_F(Gathered, AnyOtherFailureIsThatOfAll) {
   msg::Call &a = put("a"), &b = put("b");
   turn();
@@ -172,6 +192,17 @@ TEST_F(Gathered, WhatCannotBeReadGoesAloneToBeRefused) {
   EXPECT_EQ(sent[1]->rows, 2u);
   answer(*sent[1]);
   EXPECT_TRUE(answered(a) && answered(b));
+}
+
+TEST_F(Gathered, ARowWithoutItsTextGoesAloneToBeRefused) {
+  for (std::string_view strings : {std::string_view(), std::string_view("\1\0\0\0a\1\0\0\0b", 10)}) {
+    sent.clear();
+    msg::Call& bad = put("a");
+    bad.inputs.front() = {kTextInput, msg::DType::kBytes, {1, 1}, base::Bytes::copy_of(strings)};
+    turn();
+    EXPECT_EQ(sent, std::vector<msg::Call*>{&bad});
+    EXPECT_FALSE(read_text_rows(bad, RowsFor::kEmbeddings, byte_ids::kVocabulary));
+  }
 }
 
 TEST_F(Gathered, OneOfAnotherThreadIsAnsweredThere) {

@@ -48,6 +48,8 @@ class RowReader {
     Status status = ids ? read_ids(*ids) : read_texts(*text, query);
     if (!status.ok()) return status;
     if (!out_.ids.empty() && !out_.texts.empty()) return invalid("texts and token ids cannot be mixed in one request");
+    const auto rows = size_t((ids ? ids : text)->shape[0]);
+    if (rows == 0 || out_.count() != rows) return invalid("there must be one text, or more, and as many as rows");
     return std::move(out_);
   }
 
@@ -55,7 +57,7 @@ class RowReader {
   Status read_ids(const msg::Tensor& tensor) {
     const auto rows = size_t(tensor.shape[0]), n = size_t(tensor.shape[1]);
     const bool wide = tensor.dtype == msg::DType::kInt64;
-    if (tensor.data.size() / (wide ? 8 : 4) > kMostRowBytes) return too_many();
+    if (tensor.data.size() / (wide ? 8 : 4) > kMostPaddedIds) return too_many();
     for (size_t row = 0; row < rows; ++row) {
       std::vector<uint32_t> ids;
       for (size_t i = row * n; i < (row + 1) * n; ++i) {

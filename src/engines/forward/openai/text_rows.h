@@ -19,7 +19,8 @@ namespace weir::forward {
 enum class RowsFor : uint8_t { kEmbeddings, kRanking };
 
 inline constexpr const char *kIdsInput = "input_ids", *kTextInput = "text", *kQueryInput = "query";
-inline constexpr size_t kMostRowBytes = 1 << 20;  // of all texts of a request; of ids, four bytes each
+inline constexpr size_t kMostRowBytes = 1 << 20;   // of all texts of a request; of ids, four bytes each
+inline constexpr size_t kMostPaddedIds = 1 << 20;  // of input_ids, the padding among them
 
 struct TextRows {
   std::vector<std::string> texts;          // one for each row, UTF-8; or
