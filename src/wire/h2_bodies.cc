@@ -49,12 +49,14 @@ bool H2Bodies::collect(H2Exchange& x, uint64_t limit) {
   return true;
 }
 
+// The encoder is asked, for the first block behind a change of the table's size says so (RFC 7541 §4.2). This one
+// leaves the table as it is.
 void H2Bodies::send_continue(H2Exchange& x) {
-  constexpr std::string_view kBlock(
-      "\x08\x03"
-      "100",
-      5);  // RFC 7541 §6.2.2: the table stays as it is
-  connection_.send(H2Frame::kHeaders, NGHTTP2_FLAG_END_HEADERS, x.stream(), kBlock);
+  constexpr std::string_view kName = ":status", kValue = "100";
+  auto bytes = [](std::string_view text) { return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data())); };
+  const nghttp2_nv status{bytes(kName), bytes(kValue), kName.size(), kValue.size(), NGHTTP2_NV_FLAG_NO_INDEX};
+  const std::string block = connection_.fields.encode({&status, 1});
+  if (!block.empty()) connection_.send(H2Frame::kHeaders, NGHTTP2_FLAG_END_HEADERS, x.stream(), block);
 }
 
 void H2Bodies::begin_data(const H2FrameReader& from) {

@@ -282,6 +282,23 @@ TEST(H2, ExpectContinueIsAnsweredBeforeTheBody) {
   EXPECT_EQ(c[id].status(), "200");
 }
 
+// The first block behind the change says so (RFC 7541 §4.2): decoders refuse another.
+TEST(H2, AnInterimHeadSaysThatTheClientsTableIsSmaller) {
+  Server s;
+  Client c;
+  const nghttp2_settings_entry none{NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, 0};
+  nghttp2_submit_settings(c.session, 0, &none, 1);
+  for (int i = 0; i < 4; ++i) {
+    int32_t id = c.request(with(kPost, {{"expect", "100-continue"}}), "", true);
+    c.talk(s);
+    EXPECT_EQ(c[id].informational.size(), 1u);
+    c.more(id, "x", true);
+    c.talk(s);
+    EXPECT_EQ(c[id].status(), "200");
+  }
+  EXPECT_TRUE(c.output().empty()) << "no GOAWAY";
+}
+
 TEST(H2, LedgerKnowsSizesStatusAndBeginning) {
   Server s;
   wire::RequestRecord ledger;
