@@ -37,8 +37,9 @@ H2Session::H2Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
 
 H2Session::~H2Session() { closed(); }
 
+// Nothing counts behind the GOAWAY that is the end: its client may ask again elsewhere.
 void H2Session::feed(std::span<const std::byte> bytes) {
-  if (connection_.dead || eof_) return;
+  if (connection_.dead || connection_.terminated || eof_) return;
   if (!stash_.empty()) return keep(bytes);
   size_t used = digest(bytes);
   if (used < bytes.size()) keep(bytes.subspan(used));

@@ -11,9 +11,9 @@ namespace {
 using wire::Exchange;
 using namespace std::chrono_literals;
 
-// Idle, the library's session has given its pages back; its tables of fields are as they were, and streams find room.
+// Idle, the coders have given their page back; their tables of fields are as they were, and streams find room.
 TEST(H2Idle, AfterAnIdleTimeAConnectionGoesOnWhereItWas) {
-  for (uint32_t streams : {3u, 90u, 600u}) {  // the table of streams grows beyond 256
+  for (uint32_t streams : {3u, 90u, 600u}) {  // the table of streams grows
     wire::Limits limits;
     limits.streams = limits.requests_per_read = 1000;
     Server s(limits);
@@ -32,6 +32,19 @@ TEST(H2Idle, AfterAnIdleTimeAConnectionGoesOnWhereItWas) {
     }
     EXPECT_TRUE(c.goaways.empty());
   }
+}
+
+// Its client may ask again, elsewhere, for all that its GOAWAY does not name.
+TEST(H2Idle, NothingIsTakenBehindItsGoaway) {
+  Server s;
+  s.feed(opening() + get(1));
+  s.take();
+  s.advance(s.limits.idle + 1s);
+  EXPECT_TRUE(s.codec->finished());
+  s.feed(get(3));
+  s.take();
+  EXPECT_EQ(s.intake.begun, 1u);
+  EXPECT_TRUE(s.codec->idle());
 }
 
 // A stream that waits for its body is no idle connection's.
