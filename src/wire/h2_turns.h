@@ -1,8 +1,10 @@
 // H2Turns: which answer of one HTTP/2 connection sends its next DATA frame, by their urgency (RFC 9218): those of one
-// urgency that come piece by piece take turns, behind those that are better had whole one after the other.
+// urgency that are better had whole go one after the other, and behind each of them one of those that come piece by
+// piece, which take turns.
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,10 +24,12 @@ class H2Turns {
     (*lists_)[2 * urgency + (kind == Kind::kIncremental ? 1 : 0)].push(stream);
     ++size_;
   }
-  // The stream whose turn it is; it is waiting. It leaves its place with pop().
-  int32_t front() { return first().front(); }
+  // The stream whose turn it is; there is one. It leaves its place with pop().
+  int32_t front() { return (*lists_)[first()].front(); }
   void pop() {
-    first().pop();
+    const size_t list = first();
+    (*lists_)[list].pop();
+    shares_[list / 2] = list % 2 == 0;
     --size_;
   }
   // Forgets those for which `keep` is false.
@@ -51,13 +55,15 @@ class H2Turns {
  private:
   using Lists = std::array<Fifo<int32_t>, 16>;
 
-  Fifo<int32_t>& first() {
+  size_t first() const {
     size_t i = 0;
     while ((*lists_)[i].empty()) ++i;
-    return (*lists_)[i];
+    const bool shares = i % 2 == 0 && shares_[i / 2] && !(*lists_)[i + 1].empty();
+    return shares ? i + 1 : i;
   }
 
-  std::unique_ptr<Lists> lists_;
+  std::unique_ptr<Lists> lists_;  // of each urgency: those had whole, those in pieces
+  std::bitset<8> shares_;         // by urgency: the last turn was of one had whole
   size_t size_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // own windows open.
 #include <map>
 #include <string>
+#include <vector>
 
 #include "support/h2_client.h"
 #include "support/h2_service.h"
@@ -49,6 +50,20 @@ TEST(H2Turns, AnswersThatComeInPiecesTakeTurns) {
 TEST(H2Turns, OneThatIsBetterHadWholeGoesBeforeThoseInPieces) {
   auto bytes = sent(60'000, ask(1, "i") + ask(3, "u=3"));
   EXPECT_EQ(bytes[3], 60'000u);
+}
+
+// Or a stream of tokens would stand still as long as others of its connection ask for files.
+TEST(H2Turns, BehindEachThatIsHadWholeOneInPiecesHasATurn) {
+  H2Turns turns;
+  for (int32_t stream : {1, 3, 5}) turns.push(stream, 3, H2Turns::Kind::kWhole);
+  for (int32_t stream : {7, 9}) turns.push(stream, 3, H2Turns::Kind::kIncremental);
+  turns.push(11, 2, H2Turns::Kind::kWhole);
+  std::vector<int32_t> order;
+  for (; !turns.empty(); turns.pop()) {
+    EXPECT_EQ(turns.front(), turns.front()) << "it keeps its turn";
+    order.push_back(turns.front());
+  }
+  EXPECT_EQ(order, (std::vector<int32_t>{11, 1, 7, 3, 9, 5}));
 }
 
 TEST(H2Turns, StreamsThatHaveGoneAreForgotten) {
