@@ -23,7 +23,7 @@ void H2Bodies::begin(H2Exchange& x, Plan plan) {
   x.in.discard = plan.body == BodyPlan::kIgnore || x.out.ended || (plan.body == BodyPlan::kWhole && x.out.started);
   if (plan.body == BodyPlan::kWhole && !x.in.discard && !collect(x, plan.limit)) return;
   if (plan.body != BodyPlan::kStream) x.in.floor.start(connection_.now);
-  if (x.in.expects_continue && !x.in.discard && !x.out.started && !x.in.ended) send_continue(x);
+  if (x.in.expects_continue && !x.in.discard && !x.out.started && !x.flow.whole) send_continue(x);
 }
 
 // False: the request is refused.

@@ -299,6 +299,15 @@ TEST(H2, AnInterimHeadSaysThatTheClientsTableIsSmaller) {
   EXPECT_TRUE(c.output().empty()) << "no GOAWAY";
 }
 
+TEST(H2, ARequestWithoutABodyIsNotToldToGoOn) {
+  Server s;
+  Client c;
+  int32_t id = c.request(with(kPost, {{"expect", "100-continue"}}));
+  c.talk(s);
+  EXPECT_TRUE(c[id].informational.empty());
+  EXPECT_EQ(c[id].status(), "200");
+}
+
 TEST(H2, LedgerKnowsSizesStatusAndBeginning) {
   Server s;
   wire::RequestRecord ledger;
