@@ -114,10 +114,10 @@ void H2Receiver::on_ping(const FrameHead& head, std::string_view payload) {
   if (!head.ack()) connection_.send(H2Frame::kPing, NGHTTP2_FLAG_ACK, 0, payload);
 }
 
-// §6.8: the last stream, one of ours, may only become less.
+// §6.8: the last stream may only become less. It is one of ours, or the largest there is, for "all of them".
 void H2Receiver::on_goaway(const FrameHead& head, std::string_view payload) {
   const uint32_t last = number_in(payload) & kId;
-  if (head.stream != 0 || last % 2 != 0 || last > std::exchange(last_id_, last))
+  if (head.stream != 0 || (last % 2 != 0 && last != kId) || last > std::exchange(last_id_, last))
     return connection_.fault(NGHTTP2_PROTOCOL_ERROR, "a GOAWAY that cannot be");
   connection_.goaway_received = true;
 }

@@ -70,6 +70,16 @@ TEST(H2, AGoawayNamesTheLastStreamTheCodeAndWhy) {
   EXPECT_EQ(last.payload, u32(3) + u32(11) + "too_many_pings");
 }
 
+// RFC 9113 §6.8: who goes, but not at once, names the largest stream first, and the last one later.
+TEST(H2, AClientMayGoInTwoSteps) {
+  Server s;
+  s.feed(opening() + get(1) + frame(7, 0, 0, u32(0x7fffffff) + u32(0)) + frame(7, 0, 0, u32(0) + u32(0)));
+  std::map<int, size_t> seen;
+  for (const Frame& f : frames_of(s.take())) ++seen[f.type];
+  EXPECT_EQ(seen[1], 1u) << "the request is answered";
+  EXPECT_EQ(seen[7], 0u) << "and nothing is wrong";
+}
+
 TEST(H2, AnIdleConnectionHasItsTimeAndNoMore) {
   Server s;
   s.feed(opening());
