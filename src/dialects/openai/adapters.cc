@@ -1,6 +1,9 @@
 // POST {prefix}/load_lora_adapter {"lora_name","lora_path"[,"load_inplace","base_model_name"]} and
 // {prefix}/unload_lora_adapter {"lora_name"}: vLLM's, with its answers and its errors, whose `code` is the HTTP status.
 // `base_model_name` is read beside: several models may take adapters here.
+#include <algorithm>
+#include <initializer_list>
+
 #include "base/encoding.h"
 #include "dialects/dialect.h"
 #include "dialects/openai/endpoints.h"
@@ -105,13 +108,13 @@ void tell_unloaded(Exchange& exchange, const AdapterRequest& request, const Stat
   refuse_adapter(exchange, status);
 }
 
-// A key for some models alone has to name the model, and is for adapters whose names it has.
-bool may_use_adapter(Exchange& exchange, const AdapterRequest& request) {
+// A key for some models alone is for adapters, and models of adapters, whose names it has. `named`: the members of the
+// request that have these names.
+bool may_use_adapter(Exchange& exchange, std::initializer_list<const std::string*> names, std::string_view named) {
   const auto* scope = marshal::models_of(exchange.request());
-  if (!scope || (scope->allows(request.name) && scope->allows(request.model))) return true;
+  if (!scope || std::ranges::all_of(names, [&](auto* name) { return scope->allows(*name); })) return true;
   refuse_adapter(exchange, base::failure(Code::kPermissionDenied,
-                                         "this key is for some models alone: it must have the names 'lora_name' and "
-                                         "'base_model_name'"));
+                                         "this key is for some models alone: it must have " + std::string(named)));
   return false;
 }
 
@@ -119,7 +122,7 @@ void load_named_adapter(OpenAiState& state, Exchange& exchange, AdapterRequest&&
   if (request.name.empty() || request.path.empty())
     return refuse_adapter(exchange, 400, "InvalidUserInput", "Both 'lora_name' and 'lora_path' must be provided.");
   exchange.record().model = cut_name(request.name);
-  if (!may_use_adapter(exchange, request)) return;
+  if (!may_use_adapter(exchange, {&request.name, &request.model}, "'lora_name' and 'base_model_name'")) return;
   dialects::ServerControl::LoadParameters parameters{{"lora_path", request.path}};
   if (!request.model.empty()) parameters["base_model_name"] = request.model;
   if (request.in_place) parameters["load_inplace"] = "true";
@@ -133,6 +136,7 @@ void unload_named_adapter(OpenAiState& state, Exchange& exchange, AdapterRequest
     return refuse_adapter(exchange, 400, "InvalidUserInput",
                           "'lora_name' needs to be provided to unload a LoRA adapter.");
   exchange.record().model = cut_name(request.name);
+  if (!may_use_adapter(exchange, {&request.name}, "'lora_name'")) return;
   const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
   const auto found = catalog.models.find(request.name);
   if (found == catalog.models.end() || !found->second.preferred || found->second.preferred->spec.parent.empty())
