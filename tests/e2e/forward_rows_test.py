@@ -98,6 +98,16 @@ class Embeddings(Case):
         self.close_to([vector('Grüße')], floats(post(server, '/v1/embeddings', model='m', input='Grüße')))
         self.assertEqual([{'model': 'm', 'input': ['Grüße']}], [asked for _, asked in origin.seen])
 
+    def test_an_origin_may_load_its_model_when_it_is_first_asked(self):
+        def behave(_, __, asked):
+            asks.append(asked)
+            if len(asks) == 1:
+                time.sleep(2.5)
+            return embeddings(asked)
+        asks = []
+        self.front('embeddings', RowsOrigin(behave))
+        self.assertEqual(1, len(asks), 'the first request was waited for')
+
     def test_dimensions_keep_the_first_at_length_one(self):
         server = self.front('embeddings', RowsOrigin(lambda _, __, asked: embeddings(asked)))
         cut = np.array(vector('abc')[:2])

@@ -18,9 +18,10 @@ using base::failure;
 using base::Result;
 using base::Status;
 
-constexpr uint32_t kLongestText = 128 << 10;  // bytes; how many tokens it takes is for the origin to say
-constexpr uint32_t kMostFloats = 1 << 18;     // of one answer, which is read within a turn of the loop
-constexpr double kAboutOne = 1e-2;            // of embeddings that have length 1, as 16 bits round them
+constexpr uint32_t kLongestText = 128 << 10;          // bytes; how many tokens it takes is for the origin to say
+constexpr uint32_t kMostFloats = 1 << 18;             // of one answer, which is read within a turn of the loop
+constexpr auto kFirstRow = std::chrono::seconds(10);  // some servers load a model when they are first asked
+constexpr double kAboutOne = 1e-2;                    // of embeddings that have length 1, as 16 bits round them
 
 bool is_none(int status) { return status == 404 || status == 405; }
 // It may take the request in another form.
@@ -125,7 +126,8 @@ void RowsQuestions::heard_models(Result<Get::Answer> answer) {
 void RowsQuestions::ask_rows() {
   const RowsForm& form = rows_forms(what())[next_];
   const TextRows probe{.texts = {"a text"}, .ids = {}, .query = "a query"};
-  get_.post(target_at(url(), form.target), write_rows_request(probe, form.body, options_.model), timeout_,
+  get_.post(target_at(url(), form.target), write_rows_request(probe, form.body, options_.model),
+            std::max<base::Duration>(timeout_, kFirstRow),
             [this](Result<Get::Answer> answer) { heard_rows(std::move(answer)); });
 }
 
