@@ -65,7 +65,7 @@ void H2Bodies::begin_data(const H2FrameReader& from) {
   H2Exchange* x = connection_.exchange_of(head.stream);
   if (!x) return;
   if (x->flow.whole) return connection_.fault(NGHTTP2_STREAM_CLOSED, "DATA on a stream that has ended");
-  if (head.length == 0 && head.end_stream()) end_of_data(*x);
+  if (head.length == 0 && head.end_stream() && !head.padded()) end_of_data(*x);
 }
 
 // The connection's window is less by all that comes, whatever becomes of it.

@@ -97,5 +97,14 @@ TEST(H2, OfALargeBodyBehindItsAnswerNoMoreThanAWindowComes) {
   EXPECT_GT(nghttp2_session_get_remote_window_size(c.session), 8 << 20);
 }
 
+// It has no room for the length of its padding, and ends its connection.
+TEST(H2, ARequestDoesNotEndWithAFrameThatIsBroken) {
+  Server s;
+  s.feed(opening() + post(1) + frame(0, kEndStream | kPadded, 1, ""));
+  EXPECT_EQ(s.intake.wholes, 0u);
+  s.take();
+  EXPECT_TRUE(s.codec->finished());
+}
+
 }  // namespace
 }  // namespace weir::test
