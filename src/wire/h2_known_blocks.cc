@@ -67,8 +67,8 @@ void H2KnownBlocks::drop(base::SteppedCharge& heads) {
   if (std::exchange(blocks_, nullptr)) heads.give(sizeof(Blocks));
 }
 
-void H2KnownBlocks::wrote(std::string_view block, Part part) {
-  if (part != Part::kWhole || !leaves_table(block)) return forget();
+void H2KnownBlocks::wrote(std::string_view block) {
+  if (!leaves_table(block)) return forget();
   if (!blocks_ || blocks_->writing.size == 0 || block.size() > kMostBlock || block.empty()) return;
   const uint32_t i = blocks_->count < kMost ? blocks_->count++ : blocks_->replace++ % kMost;
   Block& known = blocks_->list[i];
@@ -81,12 +81,6 @@ void H2KnownBlocks::wrote(std::string_view block, Part part) {
 
 void H2KnownBlocks::forget() {
   if (blocks_) blocks_->count = 0;
-}
-
-std::string literal_block(std::span<const nghttp2_nv> fields) {
-  std::string block;
-  append_literals(block, fields);
-  return block;
 }
 
 void append_literals(std::string& block, std::span<const nghttp2_nv> fields) {

@@ -35,9 +35,7 @@ class H2KnownBlocks {
   // A block for `fields` is encoded now, whose bytes wrote() gets. The memory for blocks is charged to `heads`;
   // where there is none, none is kept.
   void writes(std::span<const nghttp2_nv> fields, base::SteppedCharge& heads);
-  // `ends`: it is whole, and no frame continues it.
-  enum class Part : uint8_t { kWhole, kOneOfSeveral };
-  void wrote(std::string_view block, Part part);
+  void wrote(std::string_view block);
   void forget();
   // Gives memory back, too, and its charge.
   void drop(base::SteppedCharge& heads);
@@ -72,9 +70,7 @@ class H2KnownBlocks {
   bool wrote_ = false;
 };
 
-// A block of `fields` that is right whatever the dynamic table holds: literals that are not added to it.
-std::string literal_block(std::span<const nghttp2_nv> fields);
-// The same, behind a block.
+// Behind a block, `fields` that are right whatever the dynamic table holds: literals that are not added to it.
 void append_literals(std::string& block, std::span<const nghttp2_nv> fields);
 
 }  // namespace weir::wire

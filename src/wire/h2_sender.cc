@@ -85,7 +85,7 @@ std::string_view H2Sender::block_of(H2AnswerFields::ToSend fields) {
   if (fields.known != H2KnownBlocks::Ref::kNone) return connection_.blocks.block(fields.known);
   connection_.blocks.writes(fields.fields, streams_.heads());
   block_ = connection_.fields.encode(fields.fields);
-  connection_.blocks.wrote(block_, H2KnownBlocks::Part::kWhole);
+  connection_.blocks.wrote(block_);
   return block_;
 }
 

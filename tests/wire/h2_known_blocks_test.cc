@@ -29,7 +29,7 @@ struct Saying {
   Saying() { EXPECT_TRUE(heads.take(base::kLeastCharged)); }
   void say() {
     blocks.writes(field(name, value), heads);
-    blocks.wrote("\x88", H2KnownBlocks::Part::kWhole);
+    blocks.wrote("\x88");
   }
   bool known() { return blocks.find(field(name, value)) != Ref::kNone; }
 };
