@@ -15,11 +15,11 @@ using support::RecordingReader;
 using wire::Exchange;
 using namespace std::chrono_literals;
 
-// The library is C, and what is thrown through it leaves it in any state.
+// An exception leaves what was at work half done.
 TEST(H2, LackOfMemoryEndsTheConnectionWithAGoaway) {
-  for (bool library : {false, true}) {
+  for (bool other : {false, true}) {
     Server s;
-    s.intake.on_whole = [&](Exchange&) { library ? throw std::runtime_error("broken") : throw std::bad_alloc(); };
+    s.intake.on_whole = [&](Exchange&) { other ? throw std::runtime_error("broken") : throw std::bad_alloc(); };
     s.feed(opening() + get(1));
     auto frames = frames_of(s.take());
     ASSERT_FALSE(frames.empty());
