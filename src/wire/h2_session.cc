@@ -83,6 +83,7 @@ size_t H2Session::admit(std::span<const std::byte> bytes) {
   while (at < bytes.size()) {
     at += walker_.walk(bytes.data() + at, bytes.size() - at, found);
     if (!found) continue;
+    if (walker_.head().type != H2Frame::kContinuation) inside_since_ = base::kNever;  // the one before it is complete
     if (!connection_.guard.frame(walker_.head(), connection_.now)) break;
     if (Verdict broken = rules_.check(walker_.head())) {
       connection_.guard.condemn(broken);

@@ -28,6 +28,35 @@ TEST(H2, AFrameThatIsNotCompleteHasItsTimeAndNoMore) {
   EXPECT_FALSE(s.codec->flooded()) << "a slow peer costs nobody work";
 }
 
+// Whoever asks without a pause may be in the middle of a frame whenever something is read.
+TEST(H2, ReadsThatEndInsideOfFramesAreNoSlowFrame) {
+  Server s;
+  s.feed(opening() + get(1).substr(0, 20));
+  for (uint32_t id = 1; id < 41; id += 2) {
+    s.feed(get(id).substr(20) + get(id + 2).substr(0, 20));
+    s.take();
+    s.advance(1s);
+  }
+  EXPECT_FALSE(s.codec->finished());
+  s.feed(get(41).substr(20, 1));
+  s.advance(5s);
+  s.feed(get(41).substr(21, 1));
+  s.advance(5s);
+  EXPECT_TRUE(s.codec->finished());
+}
+
+TEST(H2, AHeaderBlockOfSeveralFramesHasTheTimeOfOne) {
+  Server s;
+  const auto more = [](int flags) { return frame(9, flags, 1, block({{"a", "b"}})); };
+  s.feed(opening() + frame(1, kEndStream, 1, block(kGet)));
+  for (int i = 0; i < 4; ++i) {
+    s.advance(3s);
+    s.feed(more(0).substr(0, 12));
+    EXPECT_EQ(s.codec->finished(), i == 3);
+    s.feed(more(0).substr(12));
+  }
+}
+
 TEST(H2, AFloodIsToldApartFromOtherEnds) {
   Server s;
   s.feed(opening());
