@@ -16,6 +16,7 @@
 #include "require.h"
 #include "support/fake_wire.h"
 #include "support/split_feed.h"
+#include "wire/text.h"
 
 namespace {
 
@@ -161,7 +162,8 @@ class Heads {
     if (seen.target != find(head, ":path")) return false;
     if (find(head, ":protocol").data() == nullptr && seen.method != find(head, ":method")) return false;
     Head fields, cookies;
-    for (const auto& field : head) {
+    for (auto field : head) {
+      field.second = wire::trim(field.second);
       if (field.first == ":protocol") fields.emplace_back("upgrade", field.second);
       if (field.first[0] == ':' || field.first == "host") continue;
       (field.first == "cookie" ? cookies : fields).push_back(field);
