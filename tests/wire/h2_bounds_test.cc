@@ -99,6 +99,13 @@ TEST(H2, AGoawayNamesTheLastStreamTheCodeAndWhy) {
   EXPECT_EQ(last.payload, u32(3) + u32(11) + "too_many_pings");
 }
 
+TEST(H2, DataWithoutItsPaddingsLengthIsNoEndOfARequest) {
+  Server s;
+  s.feed(opening() + post(1) + frame(0, kEndStream | kPadded, 1, ""));
+  EXPECT_TRUE(s.codec->finished());
+  EXPECT_EQ(s.intake.wholes, 0u);
+}
+
 // RFC 9113 §6.8: who goes, but not at once, names the largest stream first, and the last one later.
 TEST(H2, AClientMayGoInTwoSteps) {
   Server s;
