@@ -76,9 +76,13 @@ class ReshapedEngine final : public Engine {
     for (auto& answer : batch.answers)
       if (answer)
         for (auto& tensor : answer->tensors)
-          if (const auto* one = find(outputs_, tensor.name))
-            tensor.shape = reshape(tensor.shape, batch_dims(), one->model, one->seen);
+          if (const auto* one = find(outputs_, tensor.name)) reshape_answer(tensor, *one);
     return status;
+  }
+  // A model with code of its own may answer with another shape than it has.
+  void reshape_answer(msg::Tensor& tensor, const Reshape& one) const {
+    const auto seen = reshape(tensor.shape, batch_dims(), one.model, one.seen);
+    if (seen.elements() == tensor.shape.elements()) tensor.shape = seen;
   }
   static const Reshape* find(const Places& places, std::string_view name) {
     for (const auto& one : places)

@@ -127,6 +127,13 @@ Status SequenceTensors::take(std::vector<msg::Tensor>& outputs, std::vector<msg:
   for (const auto& kept : sequences_.states) {
     auto found = std::find_if(outputs.begin(), outputs.end(), [&](const auto& t) { return t.name == kept.output; });
     if (found == outputs.end()) return whole_.no_output(kept.output);
+    const auto& before = initial_[taken.size()].shape;
+    const bool of_one_row = whole_.max_batch == 0 || (found->shape.rank() > 0 && found->shape[0] == before[0]);
+    if (found->shape.rank() != before.rank() || !of_one_row)
+      return base::failure(base::Code::kInternal, "model '" + whole_.name + "' gave the state '" + kept.output +
+                                                      "' with shape " + found->shape.text() +
+                                                      ", which is not one row of " + std::to_string(before.rank()) +
+                                                      " dimensions");
     taken.push_back({kept.input, found->dtype, found->shape, found->data});
     bytes += found->data.size();
     outputs.erase(found);

@@ -45,6 +45,7 @@ class PerCall final : public Engine {
       outputs.tensors.push_back(call->inputs[0]);
       outputs.tensors[0].name = "y";
       outputs.parameters = {{"of", call->id}};
+      if (shape) outputs.tensors[0].shape = *shape;
       batch.answers.emplace_back(std::move(outputs));
     }
     if (fails) return base::failure(base::Code::kInternal, "broke");
@@ -52,6 +53,7 @@ class PerCall final : public Engine {
     return {};
   }
   std::vector<Shape> seen;
+  std::optional<Shape> shape;  // of each answer
   bool fails = false;
 
  private:
@@ -115,6 +117,25 @@ TEST(ReshapedEngine, AnEngineThatReadsTheCallsFindsItsOwnShapesThere) {
   inner.fails = true;
   EXPECT_FALSE((*engine)->step(batch).ok());
   EXPECT_EQ(calls[1].inputs[0].shape, (Shape{2, 2, 2})) << "so that it may run again by itself";
+}
+
+// A Python model may give an output any shape: one of two elements must not be said to have four.
+TEST(ReshapedEngine, AnAnswerOfAnotherShapeKeepsIt) {
+  auto made = std::make_unique<PerCall>();
+  PerCall& inner = *made;
+  auto engine = make_reshaped(std::move(made), {}, {{"y", {2, 2}, {4}}});
+  ASSERT_TRUE(engine) << engine.error().text;
+  for (Shape shape : {Shape{1, 2}, Shape{2}, Shape{}, Shape{1, 4, 1}}) {
+    inner.shape = shape;
+    std::deque<msg::Call> calls(2);
+    Batch batch;
+    for (auto& call : calls) {
+      call.inputs = {floats("x", shape, std::vector<float>(*shape.elements()))};
+      batch.calls.push_back(&call);
+    }
+    ASSERT_TRUE((*engine)->step(batch).ok());
+    EXPECT_EQ(batch.answers[0]->tensors.at(0).shape, shape);
+  }
 }
 
 TEST(ReshapedEngine, ATensorThatIsNotThereIsRefused) {

@@ -25,7 +25,7 @@ class Adder final : public msg::Inbox {
       burst.push_back({call, {msg::Failed{std::move(failure)}}});
     } else {
       const float sum = value(*call, "x") + value(*call, "sum");
-      burst.push_back({call, {msg::Outputs{{floats("y", {1, 1}, {sum}), floats("sum_out", {1, 1}, {sum})}, {}}}});
+      burst.push_back({call, {msg::Outputs{{floats("y", {1, 1}, {sum}), floats("sum_out", shape, {sum})}, {}}}});
     }
     call->home->post(burst);
   }
@@ -40,6 +40,7 @@ class Adder final : public msg::Inbox {
   }
   std::deque<msg::Call*> held;
   std::vector<std::string> seen;
+  msg::Shape shape{1, 1};  // of the state
   int pokes = 0;
 };
 
@@ -238,6 +239,20 @@ TEST_F(SequenceInboxTest, TheNextSequenceOfAnIdTimesOutOnceItWaitsForASlot) {
   timer->advance(0s);
   EXPECT_EQ(told(next), "UNAVAILABLE");
   adder->answer();
+}
+
+// A Python model may give an output any shape, and the next request would be gathered with it.
+TEST_F(SequenceInboxTest, AStateOfAnotherShapeEndsTheSequence) {
+  for (msg::Shape shape : {msg::Shape{}, msg::Shape{1}, msg::Shape{1, 1, 1}}) {
+    adder->shape = shape;
+    auto &first = put(7, 1, true), &behind = put(7, 10);
+    adder->answer();
+    EXPECT_EQ(told(first), "INTERNAL");
+    while (!adder->held.empty()) adder->answer();
+    EXPECT_NE(told(behind), "11");
+    put(7, 0, false, true);
+    while (!adder->held.empty()) adder->answer();
+  }
 }
 
 // None of those behind it runs on a state that lacks it.
