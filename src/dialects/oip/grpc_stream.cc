@@ -245,7 +245,7 @@ void StreamedInfer::answered(const InferReply& reply, const OutputForms&, More m
   bool final = more == More::kNo;
   told_final_ = final;
   if (reply.error) return stream_.send_error(*this, *reply.error, {{"triton_final_response", false}});
-  if (final && decoupled && reply.tensors.empty() && !options.empty_final) return;
+  if (final && decoupled && reply.tensors.empty() && reply.parameters.empty() && !options.empty_final) return;
   msg::Parameters parameters = reply.parameters;
   parameters.emplace_back("triton_final_response", final);
   stream_.send(*this, write_infer({reply.model, reply.version, reply.id, parameters, reply.tensors, reply.asked},

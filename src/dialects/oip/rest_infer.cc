@@ -200,7 +200,7 @@ class RestStream final : public RestInference {
     return {};
   }
   void answered(const InferReply& reply, const OutputForms&, More more) override {
-    if (more == More::kNo && reply.tensors.empty() && !options.empty_final) return;
+    if (more == More::kNo && reply.tensors.empty() && reply.parameters.empty() && !options.empty_final) return;
     send(write_event(reply, {}).json);
   }
   Writes writes() const override { return Writes::kJson; }
