@@ -144,6 +144,8 @@ base::Result<msg::Outputs> BatchEngine::choose(const msg::Call& call, Answer& an
 
 Status BatchEngine::give_outputs(sched::Batch& batch, Answer& answer) const {
   if (answer.kind == AnswerKind::kError) return std::move(answer.error);
+  // Their rows are the calls'.
+  if (Status s = host_->check_shapes(answer.outputs.tensors); !s.ok()) return s;
   batch.outputs.assign(spec().outputs.size(), {});
   for (auto& tensor : answer.outputs.tensors)
     batch.outputs[size_t(spec().output(tensor.name) - spec().outputs.data())] = std::move(tensor);

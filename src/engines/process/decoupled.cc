@@ -127,6 +127,8 @@ class Decoupled final : public sched::DecoupledEngine {
   Status turn();
   void rest();
   Status start_next();
+  std::vector<std::shared_ptr<Inside>> take_next();
+  void end_unsent(const std::vector<std::shared_ptr<Inside>>& batch, const Status& why);
   Status receive_all();
   Status take(const Message& message);
   Status take_answer(const Message& message);
@@ -207,37 +209,62 @@ void Decoupled::rest() {
   host_->shrink_input();
 }
 
-Status Decoupled::start_next() {
-  std::shared_ptr<Inside> inside;
-  {
-    std::lock_guard lock(shared_->mutex);
-    auto& waiting = shared_->waiting;
-    if (waiting.empty()) return {};
-    inside = std::move(waiting.front());
+// The most urgent one, and with dynamic batching those behind it of its priority, as many rows as max_batch allows: the
+// model gets all of them in one execute(), and may answer each whenever it likes. Their shapes may differ.
+std::vector<std::shared_ptr<Inside>> Decoupled::take_next() {
+  std::vector<std::shared_ptr<Inside>> batch;
+  std::lock_guard lock(shared_->mutex);
+  auto& waiting = shared_->waiting;
+  const uint64_t most =
+      host_->options().takes_many && spec().batching.dynamic ? std::max<uint64_t>(spec().max_batch, 1) : 0;
+  for (uint64_t rows = 0; !waiting.empty();) {
+    const auto& next = waiting.front();
+    rows += next->call.rows;
+    if (!batch.empty() && (rows > most || next->level != batch.front()->level)) break;
+    shared_->open.emplace(next->number, next);
+    next->begun = true;
+    batch.push_back(next);
     waiting.pop_front();
-    shared_->open.emplace(inside->number, inside);
-    inside->begun = true;
   }
-  Request request{.call = inside->number, .of = &inside->call, .rows = inside->call.rows};
-  for (const auto& input : inside->call.inputs) request.inputs.push_back(&input);
-  Status sent = host_->run(inside->number, {request});
-  inside->call.inputs.clear();  // the child has a copy
-  if (sent.ok()) {
-    running_ = true, run_until_ = Clock::now() + host_->options().timeout;
-    std::lock_guard lock(shared_->mutex);
-    if (!inside->abandoned) return {};
+  return batch;
+}
+
+Status Decoupled::start_next() {
+  const auto batch = take_next();
+  if (batch.empty()) return {};
+  std::vector<Request> requests;
+  for (const auto& inside : batch) {
+    auto& request =
+        requests.emplace_back(Request{.call = inside->number, .of = &inside->call, .rows = inside->call.rows});
+    for (const auto& input : inside->call.inputs) request.inputs.push_back(&input);
+  }
+  Status sent = host_->run(batch.front()->number, requests);
+  for (const auto& inside : batch) inside->call.inputs.clear();  // the child has a copy
+  if (!sent.ok() && sent.code != Code::kResourceExhausted) return sent;
+  if (!sent.ok()) {
+    end_unsent(batch, sent);
+    return {};
+  }
+  running_ = true, run_until_ = Clock::now() + host_->options().timeout;
+  std::lock_guard lock(shared_->mutex);
+  for (const auto& inside : batch) {
+    if (!inside->abandoned) continue;
     // Whoever waited has left meanwhile, and the child may have read kCancel before it had the call.
-    return host_->child().send({.type = Type::kCancel, .number = inside->number});
+    if (Status s = host_->child().send({.type = Type::kCancel, .number = inside->number}); !s.ok()) return s;
   }
-  if (sent.code != Code::kResourceExhausted) return sent;
+  return {};
+}
+
+void Decoupled::end_unsent(const std::vector<std::shared_ptr<Inside>>& batch, const Status& why) {
   {
     std::lock_guard lock(shared_->mutex);
-    shared_->open.erase(inside->number);
-    inside->error = std::move(sent), inside->ended = true;
+    for (const auto& inside : batch) {
+      shared_->open.erase(inside->number);
+      inside->error = why, inside->ended = true;
+    }
   }
   notify_answers();
   rouse();
-  return {};
 }
 
 Status Decoupled::receive_all() {

@@ -127,6 +127,8 @@ base::Result<Loaded> load_python(const msg::ModelSpec& wanted, const std::string
   HostOptions options;
   options.child.command = {place.options.interpreter, "/proc/self/fd/" + std::to_string(kScriptFd)};
   options.child.script = kWorkerPy;
+  options.takes_many = true;
+  options.any_shape = true;  // Triton does not look, and models rely on it: [n] where [-1,1] is configured
   options.file = file;
   msg::ModelSpec spec = wanted;
   spec.engine = "python";

@@ -43,6 +43,17 @@ TensorPlace place_input(const Request& request, size_t first, uint64_t at) {
   return place;
 }
 
+// The tensor is one of the outputs that the model has.
+Status check_shape(const msg::ModelSpec& model, const msg::Tensor& tensor) {
+  const auto* spec = model.output(tensor.name);
+  const msg::Shape wanted = model.public_shape(*spec);
+  bool fits = wanted.rank() == tensor.shape.rank();
+  for (size_t i = 0; fits && i < wanted.rank(); ++i) fits = wanted[i] == -1 || wanted[i] == tensor.shape[i];
+  if (fits) return {};
+  return failure(Code::kInternal, "model '" + model.name + "' gave output '" + tensor.name + "' with shape " +
+                                      tensor.shape.text() + "; it has " + wanted.text());
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<Host>> Host::load(const msg::ModelSpec& wanted, HostOptions options,
@@ -375,12 +386,13 @@ Status Host::check(const msg::Tensor& tensor) const {
   if (tensor.dtype != spec->dtype)
     return failure(Code::kInternal, who + "output '" + tensor.name + "' as " + std::string(msg::name(tensor.dtype)) +
                                         "; it is " + std::string(msg::name(spec->dtype)));
-  const msg::Shape wanted = spec_.public_shape(*spec);
-  bool fits = wanted.rank() == tensor.shape.rank();
-  for (size_t i = 0; fits && i < wanted.rank(); ++i) fits = wanted[i] == -1 || wanted[i] == tensor.shape[i];
-  if (fits) return {};
-  return failure(Code::kInternal,
-                 who + "output '" + tensor.name + "' with shape " + tensor.shape.text() + "; it has " + wanted.text());
+  return options_.any_shape ? Status() : check_shape(spec_, tensor);
+}
+
+Status Host::check_shapes(const std::vector<msg::Tensor>& tensors) const {
+  for (const auto& tensor : tensors)
+    if (Status s = check_shape(spec_, tensor); !s.ok()) return s;
+  return {};
 }
 
 }  // namespace weir::process

@@ -31,6 +31,8 @@ struct HostOptions {
   std::function<bool()> loading{};  // Place::loading
   SideChannel::Options side{};
   bool has_side = false;              // the child gets a SideChannel
+  bool takes_many = false;            // a decoupled model: several requests in one kRun, with dynamic batching
+  bool any_shape = false;             // outputs may have other shapes than the configuration gives them
   std::chrono::milliseconds rest{0};  // Place::rest
 };
 
@@ -81,6 +83,8 @@ class Host {
   // The document of kAnswers or kAnswer: never more than `most` answers. INTERNAL for what a child may not say; an
   // answer whose tensors are not the model's outputs, or for which there is no memory, is an error by itself.
   base::Result<std::vector<Answer>> read_answers(const Message& message, size_t most);
+  // Whether the tensors have the shapes of the model's outputs, also where HostOptions::any_shape.
+  base::Status check_shapes(const std::vector<msg::Tensor>& tensors) const;
   // The document of kExec. RESOURCE_EXHAUSTED without memory for its tensors; INTERNAL for what a child may not say.
   base::Result<ChildCall> read_call(const Message& message);
   // Answers kExec: with the outputs, where `kind` has any, or with the error that is not OK, for which there is always

@@ -912,6 +912,7 @@ class Worker:
         self.kinds = {}  # of outputs, by name
         self.parsed, self.layouts = {}, {}  # documents of requests as they were read, and of answers as they were laid out
         self.file = self.instance = ''
+        self.pid = os.getpid()
 
     # messages
 
@@ -1012,13 +1013,17 @@ class Worker:
         return b''.join(parts), data, at
 
     def as_configured(self, tensor):
-        """Whole numbers in the output's own type, where that has all of them: numpy's own is INT64 (np.array([0])). What has
-        no elements is of any type: numpy's own is FP64 (np.array([]))."""
+        """Numbers in the output's own type, where that has all of them: numpy's own are INT64 (np.array([0])) and FP64
+        (np.array([0.5])). What has no elements is of any type: numpy's own is FP64 (np.array([]))."""
         kind, array = self.kinds.get(tensor._name), tensor._array
         if kind in (None, tensor._number, BF16) or array is None:
             return tensor
         if array.size == 0:
             return Tensor(tensor._name, np.empty(array.shape, NUMPY[kind]))
+        if array.dtype.kind == 'f' and NUMPY[kind].kind == 'f':
+            with np.errstate(over='ignore'):
+                cast = array.astype(NUMPY[kind])
+            return Tensor(tensor._name, cast) if np.array_equal(cast.astype(array.dtype), array, equal_nan=True) else tensor
         if array.dtype.kind not in 'iu' or NUMPY[kind].kind not in 'iu':
             return tensor
         cast = array.astype(NUMPY[kind])
@@ -1131,6 +1136,8 @@ class Worker:
 
     def ask(self, request, flags=0):
         """Sends it; returns its number, for wait_for()."""
+        if os.getpid() != self.pid:  # its replies would come to both processes
+            raise TritonModelException('a process that the model has forked makes no requests to other models; threads do')
         model = request._model.decode() if isinstance(request._model, bytes) else str(request._model)
         parts = [pack_text(model), pack_text(request._version), pack_text(request._id),
                  pack_list([pack_text(str(k)) + pack_value(v) for k, v in request._sent_parameters().items()]),
@@ -1290,14 +1297,14 @@ class Worker:
 
     loop = loop_thread = woken = None
 
-    def start(self, coroutine, sender):
+    def start(self, coroutine, senders):
         """A decoupled model's coroutine goes on while other requests begin: in a loop that is a thread's own."""
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
             thread = threading.Thread(target=self.run_loop, daemon=True)
             thread.start()
             self.loop_thread = thread.ident
-        asyncio.run_coroutine_threadsafe(coroutine, self.loop).add_done_callback(lambda future: self.ended(future, sender))
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).add_done_callback(lambda future: self.ended(future, senders))
 
     def run_loop(self):
         try:
@@ -1306,22 +1313,23 @@ class Worker:
             Logger.log_error(traceback.format_exc())
         os._exit(1)
 
-    def ended(self, future, sender):
+    def ended(self, future, senders):
         try:
             self.check_result(future.result())
         except Exception as e:
-            self.fail(sender, e)
+            self.fail(senders, e)
 
     @staticmethod
     def check_result(result):
         if result is not None:
             raise TritonModelException('execute() of a decoupled model returns None, and answers with response senders')
 
-    def fail(self, sender, e):
-        wrong = self.failure(e)  # which is in the log then, whether or not the request can be told
-        if not sender.over:
-            sender.over = True
-            self.send_response(sender, wrong)
+    def fail(self, senders, e):
+        wrong = self.failure(e)  # which is in the log then, whether or not the requests can be told
+        for sender in senders:
+            if not sender.over:
+                sender.over = True
+                self.send_response(sender, wrong)
 
     def execute(self, requests):
         result = self.model.execute(requests)
@@ -1456,15 +1464,15 @@ class Worker:
         except Exception as e:
             return answer[0], TENSORS, self.failure(e), ()
 
-    def run_decoupled(self, number, offset, size):
-        request, = self.requests(offset, size)
-        sender = request.get_response_sender()
+    def run_decoupled(self, number, parsed, _):
+        requests = [InferenceRequest._of(p, self.inputs, self.kinds) for p in parsed]
+        senders = [r.get_response_sender() for r in requests]
         try:
-            result = self.model.execute([request])
-            self.start(result, sender) if inspect.iscoroutine(result) else self.check_result(result)
+            result = self.model.execute(requests)
+            self.start(result, senders) if inspect.iscoroutine(result) else self.check_result(result)
         except Exception as e:
-            self.fail(sender, e)
-        request = sender = result = None
+            self.fail(senders, e)
+        requests = senders = result = None
         self.send(RETURNED, self.flags(), number)
 
     def end_lost(self, number):
@@ -1475,7 +1483,7 @@ class Worker:
         try:
             raise TritonModelException('execute() has let go of a response sender that had not sent the final flag')
         except TritonModelException as e:
-            self.fail(Sender(number, ()), e)
+            self.fail([Sender(number, ())], e)
 
     # loops
 
@@ -1527,11 +1535,14 @@ class Worker:
         """Of a decoupled model: a thread that reads what the server says while the model runs."""
         while True:
             message = self.receive()
-            kind, _, number, _, size = message
-            if kind in (RUN, STOP):
-                if kind == RUN:
-                    with self.changed:
-                        self.inside.add(number)
+            kind, _, number, offset, size = message
+            if kind == RUN:
+                parsed = self.parse(self.input[offset:offset + size])
+                with self.changed:
+                    self.inside.update(request[0] for request in parsed)
+                self.orders.put((RUN, 0, number, parsed, 0))
+                continue
+            if kind == STOP:
                 self.orders.put(message)
                 continue
             with self.changed:

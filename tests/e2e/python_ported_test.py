@@ -1,0 +1,151 @@
+"""What Python models written for Triton rely on, and their configuration does not say."""
+
+import concurrent.futures
+import json
+import sys
+import time
+
+import harness
+from harness import curl
+
+SHAPES = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(eval(r.inputs()[0].as_numpy().reshape(-1)[0].decode())) for r in requests]
+
+    def answer(self, array):
+        return pb_utils.InferenceResponse([pb_utils.Tensor('Y', array)])
+'''
+FORKS = '''
+import multiprocessing
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+def ask(_):
+    try:
+        pb_utils.InferenceRequest(model_name='headers', inputs=[], requested_output_names=[]).exec()
+    except pb_utils.TritonModelException as e:
+        return str(e)
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        with multiprocessing.get_context('fork').Pool(2) as pool:
+            told = [pool.map(ask, [1, 2]) for _ in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('TOLD', np.array([t], dtype=object))]) for t in told]
+'''
+TOGETHER = '''
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        asked = [r.inputs()[0].as_numpy().reshape(-1)[0].decode() for r in requests]
+        rows = sum(len(r.inputs()[0].as_numpy()) for r in requests)
+        if 'wait' in asked:
+            import time
+            time.sleep(1)
+        if 'wrong' in asked:
+            raise ValueError('no luck')
+        for request, order in zip(requests, asked):
+            if order == 'lost':
+                continue
+            sender = request.get_response_sender()
+            for text in (order, str(len(requests)), str(rows)):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('TOLD', np.array([text.encode()], dtype=object))]))
+            sender.send(flags=FINAL)
+'''
+ASYNC = TOGETHER.replace('def execute', 'async def execute')
+DECOUPLED = '''name: "%s" backend: "python" max_batch_size: 4 %s model_transaction_policy { decoupled: true }
+input [{ name: "DO" data_type: TYPE_STRING dims: [1] }] output [{ name: "TOLD" data_type: TYPE_STRING dims: [1] }]
+instance_group [{ kind: KIND_CPU }]'''
+STRINGS = '''name: "%s" backend: "python" max_batch_size: 4 parameters { key: "process_timeout" value { string_value: "10s" } }
+input [{ name: "DO" data_type: TYPE_STRING dims: [1] }] output [{ name: "TOLD" data_type: TYPE_STRING dims: [1] }]'''
+SHAPED = '''name: "%s" backend: "python" max_batch_size: 4
+input [{ name: "DO" data_type: TYPE_STRING dims: [1] }] output [{ name: "Y" data_type: TYPE_FP32 dims: [1] }]'''
+
+
+def repository():
+    folder = harness.scratch() / 'python-ported'
+    if not folder.exists():
+        for name, code, config in (('forks', FORKS, STRINGS % 'forks'), ('shapes', SHAPES, SHAPED % 'shapes'),
+                                   ('together', TOGETHER, DECOUPLED % ('together', 'dynamic_batching { }')),
+                                   ('in_a_loop', ASYNC, DECOUPLED % ('in_a_loop', 'dynamic_batching { }')),
+                                   ('apart', TOGETHER, DECOUPLED % ('apart', ''))):
+            (folder / name / '1').mkdir(parents=True)
+            (folder / name / '1/model.py').write_text(code)
+            (folder / name / 'config.pbtxt').write_text(config)
+    return folder
+
+
+class Ported(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(repository=repository(), env={
+            'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})  # it has numpy
+
+    def ask(self, path, order, rows=1):
+        return curl(self.server.url(f'/v2/models/{path}'), data=json.dumps({'inputs': [
+            {'name': 'DO', 'datatype': 'BYTES', 'shape': [rows, 1], 'data': [order] * rows}]}))
+
+    def told(self, model, orders, rows=1):
+        """What each of the requests is told that come while the model is busy with another one."""
+        with concurrent.futures.ThreadPoolExecutor(len(orders) + 1) as pool:
+            busy = pool.submit(self.ask, f'{model}/infer_stream', 'wait')
+            time.sleep(0.3)
+            answers = list(pool.map(lambda order: self.ask(f'{model}/infer_stream', order, rows).body.decode(), orders))
+            busy.result()
+        return [self.texts(answer) for answer in answers]
+
+    @staticmethod
+    def texts(body):
+        events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith('data: ')] or [json.loads(body)]
+        return [e['error'] if 'error' in e else e['outputs'][0]['data'][0] for e in events if e.get('outputs') or 'error' in e]
+
+    def test_an_output_has_the_shape_that_the_model_gives_it(self):
+        for shape in ([3], [1, 1], [2, 3], [], [1, 2, 1], [0]):
+            answer = self.ask('shapes/infer', f'np.ones({shape}, np.float32)').json()
+            self.assertEqual([shape], [o['shape'] for o in answer.get('outputs', [answer])], answer)
+
+    def test_a_process_that_a_model_has_forked_is_told_that_it_may_not_ask(self):
+        told = self.ask('forks/infer', '').json()
+        self.assertIn('has forked makes no requests', told['outputs'][0]['data'][0])
+
+    def test_numbers_that_the_outputs_type_has_get_it(self):
+        for kind, number in (('float16', 0.5), ('float64', 0.5), ('float16', -2)):
+            output, = self.ask('shapes/infer', f'np.array([[{number}]], np.{kind})').json()['outputs']
+            self.assertEqual(('FP32', [number]), (output['datatype'], output['data']))
+        for number in ('0.1', '1e300'):
+            self.assertIn("output 'Y' as FP64; it is FP32", self.ask('shapes/infer', f'np.array([[{number}]])').json()['error'])
+
+    def test_a_decoupled_model_gets_the_requests_that_wait_together(self):
+        self.assertEqual([['a', '3', '3'], ['b', '3', '3'], ['c', '3', '3']], self.told('together', 'abc'))
+        self.assertEqual(['a', 'b', 'c'], [t[0] for t in self.told('in_a_loop', 'abc')])
+        self.assertEqual([['2', '4']] * 2, [t[1:] for t in self.told('together', 'ab', rows=2)])
+        self.assertEqual({'1', '2'}, {t[1] for t in self.told('together', 'abc', rows=2)})
+        self.assertEqual([['a', '1', '1'], ['b', '1', '1']], self.told('apart', 'ab'))
+
+    def test_an_execution_that_fails_is_the_end_of_each_request_in_it(self):
+        for told in self.told('together', ['a', 'wrong', 'b']):
+            self.assertIn('ValueError: no luck', told[-1])
+        self.assertEqual([['a', '1', '1']], self.told('together', 'a'))
+
+    def test_a_request_that_the_model_lets_go_ends_alone(self):
+        told = self.told('together', ['a', 'lost', 'b'])
+        self.assertEqual([['a', '3', '3'], ['b', '3', '3']], [told[0], told[2]])
+        self.assertIn('had not sent the final flag', told[1][0])
+
+
+if __name__ == '__main__':
+    harness.main()
