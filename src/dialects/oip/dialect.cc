@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "dialects/oip/async_infer.h"
+#include "dialects/oip/forwarded_headers.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
@@ -65,6 +66,16 @@ void OipDialect::add_settings(std::vector<base::Setting>& rows) {
       "that the server "
       "may open",
       sharing_, {{"local", Sharing::kLocal}, {"true", Sharing::kEverybody}, {"false", Sharing::kNobody}}));
+  auto headers = setting::list("oip.forward_headers", "NAME",
+                               "headers of HTTP and metadata of gRPC that models get as parameters of their requests: "
+                               "names in small letters, or x-request-* for all that begin so; none by default",
+                               options_.forward_headers);
+  headers.set = [set = headers.set](const base::Setting::Values& values) -> Status {
+    for (const auto& value : values)
+      if (Status status = check_header_pattern(value); !status.ok()) return status;
+    return set(values);
+  };
+  rows.push_back(std::move(headers));
   rows.push_back(setting::size("oip.shared_memory_bytes",
                                "of all regions that clients have registered; one client has half of it at most",
                                shared_bytes_, 1 << 20, uint64_t(1) << 44));

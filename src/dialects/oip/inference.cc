@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bus/cache_stats.h"
+#include "dialects/oip/forwarded_headers.h"
 #include "dialects/oip/pb_infer.h"
 #include "dialects/oip/shared_memory/shared_inputs.h"
 #include "marshal/check_inputs.h"
@@ -58,6 +59,9 @@ Status Inference::submit(Strings strings) {
                         exchange_.ticket(), marshal::tenant_of(exchange_.request()));
     }
   }
+  if (Status status = forward_headers(state_.options.forward_headers, exchange_.request().fields, call.parameters);
+      !status.ok())
+    return status;
   call.version = served_->spec.version;
   marshal::set_caller(call, exchange_);
   auto lend = [&]() -> Status {

@@ -33,7 +33,8 @@ struct OipOptions {
   uint64_t max_body = 64 << 20;      // of one HTTP request
   jobs::ShardJobs* jobs = nullptr;   // asynchronous inference; null: there is none
   wire::Offload* offload = nullptr;  // long loads are read and long statistics written there; null: by the shard
-  uint32_t conn_calls = 512;         // unanswered requests of all streams of one connection; more wait on the wire
+  std::vector<std::string> forward_headers{};  // patterns of forwarded_headers.h
+  uint32_t conn_calls = 512;  // unanswered requests of all streams of one connection; more wait on the wire
 };
 
 class Oip {
