@@ -132,7 +132,7 @@ class Script {
     if (closed_) return;
     support::feed_in_pieces(all, piece_, [this](auto bytes) {
       codec_->feed(bytes);
-      gone_ = gone_ || codec_->finished();
+      gone_ = gone_ || (codec_->finished() && !leaving_);
     });
   }
   bool write(size_t most) {
@@ -201,7 +201,10 @@ class Script {
       case 11: feed(frame(kWindow, 0, 0, number(1 + uint32_t(next()) * 65536))); break;
       case 12: feed(frame(kSettings, 0, 0, std::string{0, char(1 + age)} + number(setting()))); break;
       case 13: feed(frame(age & 1 ? kPing : kSettings, age & 2 ? 1 : 0, 0, age & 1 ? "12345678" : "")); break;
-      case 14: feed(frame(kGoaway, 0, 0, number(uint32_t(last_)) + number(age))); break;
+      case 14:  // with nothing open that is the end, unless the client asks again before it comes
+        leaving_ = true;
+        feed(frame(kGoaway, 0, 0, number(uint32_t(last_)) + number(age)));
+        break;
       case 15: feed(frame(kHeaders, kEndHeaders | kEndStream, stream(age), field(58, "trailer"))); break;
       case 16: {
         uint8_t type = next(), flags = next(), size = next();
@@ -240,7 +243,7 @@ class Script {
   std::string_view script_;
   size_t piece_, at_ = 0;
   int32_t last_ = -1;
-  bool gone_ = false, closed_ = false;
+  bool gone_ = false, closed_ = false, leaving_ = false;
   std::vector<base::Ticket> tickets_;
   support::FakeWire wire_;
   support::FakeIntake intake_;
