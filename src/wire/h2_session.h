@@ -71,16 +71,17 @@ class H2Session final : public Codec {
   H2Receiver receiver_;
   FrameRules rules_;
   FrameWalker walker_;
-  uint8_t preface_ = 0;  // bytes of it that have come
   base::Time opened_;
   base::Time helped_ = base::kNever;  // the turn of the latest helping
-  bool eof_ = false;                  // the peer sends no more
-  std::optional<Drain> away_;         // the step that send_away() has taken last
   base::Time dead_at_ = base::kNever;
   base::Time inside_since_ = base::kNever;  // a head or a control frame is incomplete since then
-  uint32_t window_ = 0;                     // the connection's receive window, as the peer knows it
-  std::string stash_;                       // read, but beyond what one turn may start
-  base::SteppedCharge stash_charge_;        // for its room
+  // Beside each other: an idle connection is as large as the allocator's class, 1,792 bytes.
+  uint32_t window_ = 0;               // the connection's receive window, as the peer knows it
+  uint8_t preface_ = 0;               // bytes of it that have come
+  bool eof_ = false;                  // the peer sends no more
+  std::optional<Drain> away_;         // the step that send_away() has taken last
+  std::string stash_;                 // read, but beyond what one turn may start
+  base::SteppedCharge stash_charge_;  // for its room
 };
 
 }  // namespace weir::wire
