@@ -61,18 +61,16 @@ void OipDialect::add_settings(std::vector<base::Setting>& rows) {
   rows.push_back(setting::choice<Sharing>(
       "oip.shared_memory",
       "tensors in POSIX shared memory: local = for clients of this machine (loopback, unix sockets, no proxy), true = "
-      "for "
-      "all clients, false = for none. Whoever may use it can have the server read and write every object in /dev/shm "
-      "that the server "
-      "may open",
+      "for all clients, false = for none. Whoever may use it can have the server read and write every object in "
+      "/dev/shm that the server may open",
       sharing_, {{"local", Sharing::kLocal}, {"true", Sharing::kEverybody}, {"false", Sharing::kNobody}}));
   auto headers = setting::list("oip.forward_headers", "NAME",
                                "headers of HTTP and metadata of gRPC that models get as parameters of their requests: "
                                "names in small letters, or x-request-* for all that begin so; none by default",
                                options_.forward_headers);
-  headers.set = [set = headers.set](const base::Setting::Values& values) -> Status {
+  headers.set = [set = headers.set](const base::Setting::Values& values) -> base::Status {
     for (const auto& value : values)
-      if (Status status = check_header_pattern(value); !status.ok()) return status;
+      if (base::Status status = check_header_pattern(value); !status.ok()) return status;
     return set(values);
   };
   rows.push_back(std::move(headers));
