@@ -185,7 +185,9 @@ class OtherNodes(Case):
 
     def test_another_node_knows_of_it_and_makes_it_on(self):
         one, two = self.both()
-        self.ask(one, 1)  # the first record waits for the journal's stream, which a cluster that has just begun makes
+        # The first record waits for the journal's stream, which a cluster that has just begun makes.
+        self.get(one, self.ask(one, LONG), 'DELETE')
+        until(lambda: self.running(one) == 0, 'the end of what was deleted')
         made, cancelled, deleted = self.ask(one, 2 * SHORT), self.ask(one, LONG), self.ask(one, LONG)
         for response in (made, cancelled, deleted):
             until(lambda: self.get(two, response)[0] == 200, 'the other node to know of it')
