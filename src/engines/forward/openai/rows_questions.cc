@@ -4,10 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include "engines/forward/get.h"
 #include "engines/forward/openai/api_path.h"
 #include "engines/forward/openai/byte_ids.h"
-#include "engines/forward/openai/message.h"
+#include "engines/forward/openai/model_question.h"
 #include "engines/forward/refusal.h"
 
 namespace weir::forward {
@@ -23,9 +22,8 @@ constexpr uint32_t kMostFloats = 1 << 18;             // of one answer, which is
 constexpr auto kFirstRow = std::chrono::seconds(10);  // some servers load a model when they are first asked
 constexpr double kAboutOne = 1e-2;                    // of embeddings that have length 1, as 16 bits round them
 
-bool is_none(int status) { return status == 404 || status == 405; }
 // It may take the request in another form.
-bool may_differ(int status) { return is_none(status) || status == 400 || status == 422 || status == 501; }
+bool may_differ(int status) { return is_no_path(status) || status == 400 || status == 422 || status == 501; }
 
 bool has_length_one(const std::vector<float>& values) {
   double squares = 0;
@@ -37,33 +35,31 @@ class RowsQuestions final : public Questions {
  public:
   RowsQuestions(net::Shard& shard, OriginConn& conn, const Options& options, std::shared_ptr<const msg::TextSpec> text,
                 ChosenForm& form)
-      : conn_(conn), options_(options), text_(std::move(text)), form_(form), get_(shard, conn) {}
+      : conn_(conn),
+        options_(options),
+        text_(std::move(text)),
+        form_(form),
+        question_(shard, conn, options),
+        get_(shard, conn) {}
 
   void ask_ready(base::Duration timeout, OnReady then) override {
-    timeout_ = timeout;
-    ready_ = [its_then = std::move(then)](Result<ListedModel> listed) {
+    question_.ask(timeout, timeout, [its_then = std::move(then)](Result<ListedModel> listed) {
       if (!listed) return its_then(listed.error());
       its_then(true);
-    };
-    ask_health(timeout);
+    });
   }
   void ask_signature(const msg::ModelSpec& wanted, base::Duration timeout, OnSignature then) override {
     timeout_ = timeout;
     wanted_ = wanted, then_ = std::move(then), next_ = 0, refusal_ = {};
-    ready_ = [this](Result<ListedModel> listed) {
+    question_.ask(timeout + options_.connect_timeout, timeout, [this](Result<ListedModel> listed) {
       if (!listed) return std::exchange(then_, nullptr)(listed.error());
       listed_ = *std::move(listed);
       ask_rows();
-    };
-    ask_health(timeout + options_.connect_timeout);
+    });
   }
 
  private:
   RowsFor what() const { return options_.api == OpenaiApi::kEmbeddings ? RowsFor::kEmbeddings : RowsFor::kRanking; }
-  void ask_health(base::Duration timeout);
-  void heard_health(Result<Get::Answer> answer);
-  void ask_models();
-  void heard_models(Result<Get::Answer> answer);
   void ask_rows();
   void heard_rows(Result<Get::Answer> answer);
   msg::ModelSpec signature(const RowsAnswer& answer);
@@ -72,56 +68,20 @@ class RowsQuestions final : public Questions {
     status.text = "origin " + conn_.origin().name() + ": " + status.text;
     return status;
   }
-  void tell(Result<ListedModel> listed) { std::exchange(ready_, nullptr)(std::move(listed)); }
-  void tell_unavailable(std::string text) { tell(named(failure(Code::kUnavailable, std::move(text)))); }
 
   OriginConn& conn_;
   const Options& options_;
   const std::shared_ptr<const msg::TextSpec> text_;
   ChosenForm& form_;
-  Get get_;
+  ModelQuestion question_;
+  Get get_;  // of rows
   base::Duration timeout_{0};
-  std::function<void(Result<ListedModel>)> ready_;
   OnSignature then_;
   msg::ModelSpec wanted_;
   ListedModel listed_;
   size_t next_ = 0;      // of the forms
   std::string refusal_;  // of those that it has not taken, the one that says most
 };
-
-void RowsQuestions::ask_health(base::Duration timeout) {
-  if (has_base_path(url())) return ask_models();  // what else is there is another service's
-  get_.ask("/health", timeout, [this](Result<Get::Answer> answer) { heard_health(std::move(answer)); });
-}
-
-// A server without /health is asked for its models alone.
-void RowsQuestions::heard_health(Result<Get::Answer> answer) {
-  if (!answer) return tell(named(answer.error()));
-  if (answer->status / 100 != 2 && !is_none(answer->status))
-    return tell_unavailable("/health answered with HTTP status " + std::to_string(answer->status));
-  ask_models();
-}
-
-void RowsQuestions::ask_models() {
-  get_.ask(api_path(url(), "/models"), timeout_,
-           [this](Result<Get::Answer> models) { heard_models(std::move(models)); });
-}
-
-// One that lists none may have it.
-void RowsQuestions::heard_models(Result<Get::Answer> answer) {
-  if (!answer) return tell(named(answer.error()));
-  if (is_none(answer->status)) return tell(ListedModel{.found = true, .owner = {}, .others = {}});
-  if (answer->status != 200)
-    return tell_unavailable(api_path(url(), "/models") + ": " + error_of(answer->status, answer->body, {}).text);
-  auto listed = read_models(answer->body, options_.model);
-  if (!listed) return tell(named(listed.error()));
-  // Azure lists the models that its deployments are of, which have names of their own.
-  listed->found = listed->found || is_azure(url());
-  if (!listed->found)
-    return tell_unavailable("it has no model '" + options_.model + "'" +
-                            (listed->others.empty() ? "" : "; it has " + listed->others));
-  tell(std::move(listed));
-}
 
 void RowsQuestions::ask_rows() {
   const RowsForm& form = rows_forms(what())[next_];
@@ -137,7 +97,7 @@ void RowsQuestions::heard_rows(Result<Get::Answer> answer) {
   const std::string target = target_at(url(), forms[next_].target);
   if (answer->status != 200) {
     Status status = error_of(answer->status, answer->body, {});
-    if (refusal_.empty() || !is_none(answer->status)) refusal_ = target + ": " + status.text;
+    if (refusal_.empty() || !is_no_path(answer->status)) refusal_ = target + ": " + status.text;
     if (may_differ(answer->status) && ++next_ < forms.size()) return ask_rows();
     return std::exchange(then_, nullptr)(named(failure(Code::kUnavailable, refusal_)));
   }
