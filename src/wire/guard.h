@@ -280,9 +280,6 @@ class FrameWalker {
   // head() is new. The bytes used include the head but not the payload.
   size_t walk(const std::byte* bytes, size_t n, bool& found);
   const FrameHead& head() const { return head_; }
-  // Bytes until the next head begins, in the middle of a payload or before one; kInsideHead: it has begun already.
-  static constexpr size_t kInsideHead = size_t(-1);
-  size_t until_head() const { return have_ == 0 ? skip_ : kInsideHead; }
   // Walks over all of them.
   void pass(std::span<const std::byte> bytes);
   // Bytes of a DATA frame's payload that come next, where they are many: what is little comes faster together with the
