@@ -1,4 +1,5 @@
 // read_json() of message.h.
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <new>
@@ -211,13 +212,29 @@ class JsonMessageReader {
     return true;
   }
 
+  // A number of 32 bits, also as a string: ProtoJSON's readers take both. `to` is beyond 32 bits for what is none.
+  bool whole(uint64_t& to) {
+    to = UINT64_MAX;
+    if (json_.peek() == JsonCursor::Kind::kString) {
+      std::string_view text;
+      if (!json_.string(text)) return false;
+      uint64_t read;
+      auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read);
+      if (error == std::errc() && end == text.data() + text.size()) to = read;
+      return true;
+    }
+    JsonNumber number;
+    if (!json_.number(number)) return false;
+    if (uint64_t read; number.to(read)) to = read;
+    return true;
+  }
+
   bool shape(Place& at) {
     if (at.tensor->shape.rank() > 0) return refuse(where(at) + "'shape' is given twice");
     return json_.array([&] {
-      JsonNumber number;
       uint64_t dim;
-      if (!json_.number(number)) return false;
-      if (!number.to(dim) || dim > UINT32_MAX) return refuse(where(at) + "a dimension is a whole number of 32 bits");
+      if (!whole(dim)) return false;
+      if (dim > UINT32_MAX) return refuse(where(at) + "a dimension is a whole number of 32 bits");
       return at.tensor->shape.push(int64_t(dim)) || refuse(where(at) + "a shape has at most 16 dimensions");
     });
   }

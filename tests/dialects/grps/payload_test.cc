@@ -94,6 +94,18 @@ TEST(GrpsPayload, EveryTypeComesBackAsItWent) {
       std::string::npos);
 }
 
+TEST(GrpsPayload, DimensionsMayBeStrings) {
+  Bench bench;
+  auto ask = [&](const std::string& shape) {
+    return bench.predict(R"({"model":"any","gtensors":{"tensors":[{"name":"l","dtype":4,"shape":)" + shape +
+                         R"(,"flat_int32":[1,2]}]}})");
+  };
+  EXPECT_EQ(parse(ask(R"(["1","2"])").body).gtensors().SerializeAsString(),
+            parse(ask("[1,2]").body).gtensors().SerializeAsString());
+  for (const char* shape : {R"(["1x"])", R"([""])", R"(["-1"])", R"(["4294967296"])"})
+    EXPECT_NE(ask(shape).body.find("a dimension is a whole number of 32 bits"), std::string::npos) << shape;
+}
+
 TEST(GrpsPayload, TypesThatTheProtocolHasNotAreCarried) {
   Bench bench;
   bench.models["rare"].script.push_back(
