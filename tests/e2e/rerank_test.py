@@ -183,10 +183,10 @@ class Rerank(harness.Case):
 
     def test_coheres_client(self):
         env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/cohere_client.js'), self.server.url(), 'rank'],
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/cohere_client.js'), self.server.url(), 'rank', 'enc'],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
         self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^7 passed, 0 failed$')
+        self.assertRegex(done.stdout.decode(), r'(?m)^11 passed, 0 failed$')
 
 
 if __name__ == '__main__':

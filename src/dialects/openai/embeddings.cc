@@ -10,9 +10,9 @@
 #include <deque>
 #include <utility>
 
-#include "base/encoding.h"
 #include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
+#include "dialects/openai/embedding_forms.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
@@ -45,8 +45,8 @@ class Input final : public msg::Sink {
   std::vector<uint32_t> ids;  // until they are sent
   uint64_t tokens = 0;        // as they count for the answer
   bus::CallHandle call;
-  std::string json;      // the embedding
-  uint64_t charged = 0;  // bytes of it
+  std::vector<std::string> json;  // the embedding, of each type
+  uint64_t charged = 0;           // bytes of it
 };
 
 class Embeddings final : public wire::ExchangeListener {
@@ -65,6 +65,7 @@ class Embeddings final : public wire::ExchangeListener {
   Embeddings(OpenAiState& state, Exchange& exchange, Request request)
       : state_(state), exchange_(exchange), request_(std::move(request)), gathered_(exchange.memory()) {
     state_.load.running.fetch_add(1, std::memory_order_relaxed);
+    if (request_.embedding_types.empty()) request_.embedding_types = {EmbeddingType::kFloat};
   }
   ~Embeddings() override {
     leave();
@@ -94,15 +95,11 @@ class Embeddings final : public wire::ExchangeListener {
     const msg::Tensor& tensor = outputs.tensors.front();
     std::string storage;
     std::string_view floats = shortened(tensor.data.view(), storage);
-    if (request_.embedding_form == EmbeddingForm::kOllama) floats = at_length_one(floats, storage);
-    if (request_.base64) {
-      input.json = '"' + base::base64_encode(floats) + '"';
-    } else {
-      input.json = "[";
-      marshal::write_elements(input.json, tensor.dtype, floats, {});
-      input.json += ']';
-    }
-    if (!gathered_.grow(input.charged, input.json.size())) return fail(wire::no_room_for_answer());
+    if (request_.unit_length) floats = at_length_one(floats, storage);
+    size_t bytes = 0;
+    for (EmbeddingType type : request_.embedding_types)
+      bytes += input.json.emplace_back(embedding_json(type, floats)).size();
+    if (!gathered_.grow(input.charged, bytes)) return fail(wire::no_room_for_answer());
     if (++done_ < inputs_.size()) {
       marshal::trace(exchange_.record(), call);
       return more();
@@ -169,63 +166,51 @@ class Embeddings final : public wire::ExchangeListener {
   }
 
   void finish() {
-    for (const Input& input : inputs_) held_ += input.json.size();
+    for (const Input& input : inputs_) held_ += input.charged;
     add_timing(exchange_, exchange_.extra_fields());
     const auto compress = Exchange::Compress::kIfAccepted;
     if (auto bad = answer_.start("application/json", compress, std::make_unique<Text>(*this)); !bad.ok()) fail(bad);
   }
 
+  // All vectors of one type after those of another; then the texts, where the form has them.
   bool write(std::string& out, size_t target) {
-    if (written_ == 0) write_head(out);
-    for (; written_ < inputs_.size() && out.size() < target; ++written_) {
-      std::string json = std::exchange(inputs_[written_].json, {});
-      held_ -= json.size();
-      if (written_ > 0) out += ',';
-      if (is_openai()) out += R"({"object":"embedding","index":)" + std::to_string(written_) + ",\"embedding\":";
-      out += json;
-      if (is_openai()) out += '}';
+    if (written_ == 0) write_head(out, frame());
+    const size_t types = request_.embedding_types.size();
+    const size_t parts = types + (repeats_texts(request_.embedding_form) ? 1 : 0);
+    for (; written_ < parts * inputs_.size() && out.size() < target; ++written_) {
+      const size_t part = written_ / inputs_.size(), i = written_ % inputs_.size();
+      if (i > 0)
+        out += ',';
+      else if (part == types)
+        write_texts_head(out, frame());
+      else if (part > 0)
+        write_next_type(out, request_.embedding_types[part]);
+      part < types ? write_vector(out, part, i) : marshal::write_string(out, request_.prompts[i].text);
     }
-    if (written_ < inputs_.size()) return true;
-    write_tail(out);
+    if (written_ < parts * inputs_.size()) return true;
+    write_tail(out, frame());
     gathered_.release();
     return false;
   }
 
-  bool is_openai() const { return request_.embedding_form == EmbeddingForm::kOpenAi; }
-
-  void write_head(std::string& out) const {
-    switch (request_.embedding_form) {
-      case EmbeddingForm::kOpenAi: {
-        const auto now = state_.bus.env().wall().time_since_epoch();
-        out += "{\"id\":\"embd-";
-        out += request_.request_id.empty() ? random_id(state_.bus, 24) : request_.request_id;
-        out += "\",\"object\":\"list\",\"created\":";
-        out += std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
-        out += ",\"data\":[";
-        return;
-      }
-      case EmbeddingForm::kOllamaOne: out += "{\"embedding\":"; return;
-      case EmbeddingForm::kOllama: break;
-    }
-    out += "{\"model\":";
-    marshal::write_string(out, name_in_answer(request_.model, model_));
-    out += ",\"embeddings\":[";
+  void write_vector(std::string& out, size_t type, size_t i) {
+    const std::string json = std::exchange(inputs_[i].json[type], {});
+    held_ -= json.size();
+    const bool object = request_.embedding_form == EmbeddingForm::kOpenAi;
+    if (object) out += R"({"object":"embedding","index":)" + std::to_string(i) + ",\"embedding\":";
+    out += json;
+    if (object) out += '}';
   }
 
-  void write_tail(std::string& out) {
-    const std::string tokens = std::to_string(tokens_);
-    switch (request_.embedding_form) {
-      case EmbeddingForm::kOpenAi:
-        out += "],\"model\":";
-        marshal::write_string(out, name_in_answer(request_.model, model_));
-        out += ",\"usage\":{\"prompt_tokens\":" + tokens + ",\"total_tokens\":" + tokens + "}}";
-        return;
-      case EmbeddingForm::kOllamaOne: out += '}'; return;
-      case EmbeddingForm::kOllama: break;
-    }
-    const auto took = exchange_.record().took(exchange_.now()).count();
-    out += "],\"total_duration\":" + std::to_string(took) + ",\"load_duration\":0";
-    out += ",\"prompt_eval_count\":" + tokens + '}';
+  EmbeddingsFrame frame() const {
+    const auto now = std::chrono::duration_cast<std::chrono::seconds>(state_.bus.env().wall().time_since_epoch());
+    return {request_.embedding_form,
+            request_.embedding_types,
+            request_.request_id.empty() ? random_id(state_.bus, 24) : request_.request_id,
+            std::string(name_in_answer(request_.model, model_)),
+            now.count(),
+            tokens_,
+            exchange_.record().took(exchange_.now())};
   }
 
   void leave() {

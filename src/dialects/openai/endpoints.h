@@ -27,9 +27,12 @@ void tell_ignored(wire::Exchange& exchange, const Request& request);
 
 void chat_completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
-void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // embeddings.cc
-void embed_request(OpenAiState& state, wire::Exchange& exchange, Request&& request);        // one that has been read
-void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);    // tokenize.cc
+void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);   // embeddings.cc
+void embed_request(OpenAiState& state, wire::Exchange& exchange, Request&& request);         // one that has been read
+void embed_lists(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // embed_requests.cc
+void cohere_embed_v1(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void cohere_embed(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // tokenize.cc
 void detokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void tokenizer_info(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);   // models.cc

@@ -158,6 +158,9 @@ constexpr Row kAtRoot[] = {
     {"GET", "/health", health, Permission::kHealth},
     {"GET", "/ping", health, Permission::kHealth},
     {"POST", "/ping", health, Permission::kHealth},
+    {"POST", "/embed", embed_lists, Permission::kInfer},
+    {"POST", "/v1/embed", cohere_embed_v1, Permission::kInfer},
+    {"POST", "/v2/embed", cohere_embed, Permission::kInfer},
     {"POST", "/rerank", scores::rerank, Permission::kInfer},
     {"POST", "/v2/rerank", scores::cohere_rerank, Permission::kInfer},
     {"POST", "/score", scores::score, Permission::kInfer},
@@ -291,7 +294,8 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
     router.error_form(prefix, respond_status);
   }
   for (const Row& row : kAtRoot) parts_->add(router, "", row);
-  for (const char* path : {"/rerank", "/v2/rerank", "/score", "/classify"}) router.error_form(path, respond_status);
+  for (const char* path : {"/embed", "/v2/embed", "/rerank", "/v2/rerank", "/score", "/classify"})
+    router.error_form(path, respond_status);
   for (const Row& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);
   for (const Row& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);

@@ -291,8 +291,10 @@ class Members {
     std::string format;
     if (name == "encoding_format") {
       ok = fields_.text(name, 16, format);
-      out_.base64 = format == "base64";
-      if (ok && !out_.base64 && !format.empty() && format != "float")
+      out_.embedding_types.clear();
+      if (format == "base64")
+        out_.embedding_types.push_back(EmbeddingType::kBase64);
+      else if (ok && !format.empty() && format != "float")
         ok = fields_.refuse(name, "takes \"float\" or \"base64\"");
     } else if (name == "dimensions") {
       ok = fields_.whole(name, 1, kMost, out_.dimensions);

@@ -40,8 +40,11 @@ struct Prompt {
   bool tokens = false;  // ids, not text
 };
 
-// How embeddings are written: OpenAI's list; Ollama's lists of length 1, or its one list as the model gives it.
-enum class EmbeddingForm : uint8_t { kOpenAi, kOllama, kOllamaOne };
+// How embeddings are written: OpenAI's list; Ollama's, and its one vector; lists alone, as Text Embeddings Inference
+// has them; Cohere's second API, its first with types, and without.
+enum class EmbeddingForm : uint8_t { kOpenAi, kOllama, kOllamaOne, kLists, kCohere, kCohereTyped, kCohereFloats };
+// As what: floats, their bytes in base64, or a bit each in whole numbers from -128 or from 0.
+enum class EmbeddingType : uint8_t { kFloat, kBase64, kBinary, kUbinary };
 
 // Whether tools are called: as the model likes, never, or always.
 enum class ToolChoice : uint8_t { kAuto, kNone, kRequired };
@@ -127,7 +130,8 @@ struct Request {
 
   bool fill_context = false;  // a completion that does not say how long takes what the context has
 
-  bool base64 = false;  // of embeddings
+  std::vector<EmbeddingType> embedding_types;  // none: floats
+  bool unit_length = false;                    // embeddings have it also where the model's have not
   EmbeddingForm embedding_form = EmbeddingForm::kOpenAi;
   std::optional<uint32_t> dimensions;
   bool token_strings = false;  // of /tokenize

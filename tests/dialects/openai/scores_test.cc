@@ -51,6 +51,15 @@ class ScoresBench : public OpenaiBench {
   }
 };
 
+TEST_F(ScoresBench, TextsAreRankedAsAListAlone) {
+  auto x = rerank({{"texts", {"ab", "c"}}, {"raw_scores", true}, {"return_text", true}, {"truncate", true}});
+  answer("r", scores({-2}, "logits")), answer("r", scores({3}, "logits"));
+  EXPECT_EQ(json(x), Json::parse(R"([{"index":1,"score":3.0,"text":"c"},{"index":0,"score":-2.0,"text":"ab"}])"));
+  auto y = rerank({{"texts", {"ab"}}});
+  answer("r", scores({0.5f}));
+  EXPECT_EQ(json(y), Json::parse(R"([{"index":0,"score":0.5}])"));
+}
+
 TEST_F(ScoresBench, DocumentsAreRankedByTheScoreOfTheirPair) {
   for (const char* path : {"/rerank", "/v1/rerank", "/openai/v1/rerank"}) {
     auto x = rerank({{"documents", {"ab", Json{{"text", "c"}, {"id", 7}}, "d"}}}, path);

@@ -364,6 +364,7 @@ ApiError read_embed(std::string_view body, ChatRequest& out) {
     carry(object, "input", translated, "input");
     carry(object, "dimensions", translated, "dimensions");
     request.embedding_form = EmbeddingForm::kOllama;
+    request.unit_length = true;
     request.cut_to_context = flag(object, "truncate", true);
     return read_translated(translated, Kind::kEmbedding, request);
   });

@@ -35,7 +35,7 @@ class ScoreMembers {
     if (name == "request_id") return request_id(name);
     if (name == "truncate_prompt_tokens") return truncate(name);
     if (name == "activation" || name == "use_activation") return fields_.flag(name, out_.activation);
-    if (reranks() ? read_rerank(name, ok) : read_texts(name, ok)) return ok;
+    if (reranks() ? read_rerank(name, ok) || read_list_alone(name, ok) : read_texts(name, ok)) return ok;
     return skip_member(json_, fields_, name);
   }
 
@@ -52,6 +52,21 @@ class ScoreMembers {
       ok = fields_.whole(name, 1, kMostInt, out_.document_tokens);
     else if (name == "max_chunks_per_doc")
       ok = one_chunk(name);
+    else
+      return false;
+    return true;
+  }
+
+  bool read_list_alone(const std::string& name, bool& ok) {
+    bool flag = false;
+    if (name == "texts")
+      ok = (out_.list_alone = true, list(name, out_.second));
+    else if (name == "raw_scores")
+      ok = fields_.flag(name, flag), out_.activation = !flag;
+    else if (name == "return_text")
+      ok = fields_.flag(name, flag), return_text_ = flag;
+    else if (name == "truncate")
+      ok = fields_.flag(name, flag);
     else
       return false;
     return true;
@@ -130,6 +145,7 @@ class ScoreMembers {
 
   ApiError settle() {
     if (reranks()) out_.cut = true;
+    if (out_.list_alone) out_.return_documents = return_text_;
     const char* first = reranks() ? "query" : api_ == ScoreApi::kScore ? "text_1" : "input";
     const char* second = reranks() ? "documents" : "text_2";
     if (out_.first.empty() && out_.ids.empty())
@@ -145,6 +161,7 @@ class ScoreMembers {
   JsonCursor& json_;
   FieldReader fields_{json_};
   const ScoreApi api_;
+  bool return_text_ = false;
   Request& out_;
 };
 

@@ -1,7 +1,8 @@
 // Requests for scores of texts, as their members say it.
 //
 //   rerank     query, documents (texts, or objects with one in "text"), top_n, return_documents; Cohere's and Jina's
-//              form. A pair that is too long is cut.
+//              form. A pair that is too long is cut. With `texts` in place of documents it is the form of Text
+//              Embeddings Inference, with raw_scores and return_text, and the answer a list alone.
 //   score      text_1, text_2 (also: queries, documents), each a text or a list: 1:1, 1:N, N:N; vLLM's form
 //   classify   input: a text or a list, or token ids or a list of those; vLLM's form
 // Reference: docs.vllm.ai ("OpenAI-Compatible Server"), docs.cohere.com/reference/rerank, jina.ai/reranker.
@@ -29,6 +30,7 @@ struct Request {
   std::vector<std::vector<uint32_t>> ids;  // of classify, in place of texts
   uint32_t top_n = 0;                      // 0: all
   bool return_documents = true;
+  bool list_alone = false;
   bool activation = true;                   // false: the logits
   bool cut = false;                         // what is longer than the model takes
   std::optional<uint32_t> truncate;         // ids of one row at most; what is longer is cut

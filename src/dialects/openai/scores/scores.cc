@@ -151,7 +151,13 @@ class Scores final : public wire::ExchangeListener {
   // ---- The answer
 
   void finish() {
-    std::string out = "{\"id\":\"";
+    std::string out;
+    if (request_.list_alone) {
+      write_ranking(out);
+      gathered_.release();
+      return respond_json(exchange_, std::move(out));
+    }
+    out += "{\"id\":\"";
     out += api_ == ScoreApi::kScore ? "score-" : api_ == ScoreApi::kClassify ? "classify-" : "rerank-";
     out += request_.request_id.empty() ? random_id(state_.bus, 24) : request_.request_id;
     out += '"';
@@ -213,14 +219,16 @@ class Scores final : public wire::ExchangeListener {
     auto score = [&](size_t i) { return std::isnan(rows_[i].scores[0]) ? -INFINITY : rows_[i].scores[0]; };
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return score(a) > score(b); });
     if (request_.top_n > 0 && request_.top_n < order.size()) order.resize(request_.top_n);
-    out += ",\"results\":[";
+    const bool alone = request_.list_alone;
+    out += alone ? "[" : ",\"results\":[";
     for (size_t i : order) {
-      out += (out.back() == '[' ? "{\"index\":" : ",{\"index\":") + std::to_string(i) + ",\"relevance_score\":";
+      out += (out.back() == '[' ? "{\"index\":" : ",{\"index\":") + std::to_string(i);
+      out += alone ? ",\"score\":" : ",\"relevance_score\":";
       write_floats(out, rows_[i].scores);
       if (request_.return_documents) {
-        out += ",\"document\":{\"text\":";
+        out += alone ? ",\"text\":" : ",\"document\":{\"text\":";
         marshal::write_string(out, request_.second[i]);
-        out += '}';
+        if (!alone) out += '}';
       }
       out += '}';
     }

@@ -1,0 +1,150 @@
+// Requests for embeddings in other APIs' forms, each read as one of OpenAI's:
+//   /embed               of Text Embeddings Inference: `inputs`, `normalize` (true by default), `truncate`
+//   /v1/embed, /v2/embed of Cohere: `texts` (or `inputs` with content), `embedding_types`, `truncate`, `input_type`
+// Reference: huggingface.github.io/text-embeddings-inference, docs.cohere.com/reference/embed.
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+#include "dialects/openai/endpoints.h"
+#include "dialects/openai/reading.h"
+#include "dialects/openai/translation.h"
+
+namespace weir::openai {
+namespace {
+
+constexpr std::array<RenamedMember, 2> kInputsNames{{{"inputs", "input"}, {"inputs[]", "input[]"}}};
+constexpr std::array<RenamedMember, 4> kCohereNames{{{"texts", "input"},
+                                                     {"texts[]", "input[]"},
+                                                     {"output_dimension", "dimensions"},
+                                                     {"max_tokens", "truncate_prompt_tokens"}}};
+
+struct NamedType {
+  std::string_view name;
+  EmbeddingType type;
+};
+constexpr std::array<NamedType, 4> kTypes{{{"float", EmbeddingType::kFloat},
+                                           {"base64", EmbeddingType::kBase64},
+                                           {"binary", EmbeddingType::kBinary},
+                                           {"ubinary", EmbeddingType::kUbinary}}};
+
+void ignore_others(const OrderedJson& body, std::initializer_list<std::string_view> known, Request& out) {
+  for (const auto& [name, value] : body.items())
+    if (!value.is_null() && std::find(known.begin(), known.end(), name) == known.end()) ignore_member(name, out);
+}
+
+ApiError read_lists(std::string_view body, Request& out) {
+  return translate(body, [&](const OrderedJson& object) {
+    for (const char* name : {"prompt_name", "truncation_direction"}) {
+      const OrderedJson* value = member(object, name);
+      if (value && *value != "Right" && *value != "right") return refuse(name, std::string(name) + ": not offered");
+    }
+    ignore_others(
+        object, {"model", "inputs", "dimensions", "normalize", "truncate", "prompt_name", "truncation_direction"}, out);
+    OrderedJson translated = OrderedJson::object();
+    carry(object, "model", translated, "model");
+    carry(object, "inputs", translated, "input");
+    carry(object, "dimensions", translated, "dimensions");
+    out.names = kInputsNames;
+    out.embedding_form = EmbeddingForm::kLists;
+    if (const OrderedJson* normalize = member(object, "normalize"))
+      out.unit_length = normalize->get<bool>();
+    else
+      out.unit_length = true;
+    if (const OrderedJson* cut = member(object, "truncate")) out.cut_to_context = cut->get<bool>();
+    return read_translated(translated, Kind::kEmbedding, out);
+  });
+}
+
+// The text of an input's content: its parts, which must be texts.
+ApiError read_content(const OrderedJson& input, size_t at, OrderedJson& out) {
+  return read_at("inputs", at, [&]() -> ApiError {
+    std::string text;
+    for (const OrderedJson& part : input.at("content")) {
+      if (part.at("type") != "text")
+        return refuse("inputs", "inputs[" + std::to_string(at) + "]: only texts are embedded here");
+      text += part.at("text").get<std::string>();
+    }
+    out.push_back(std::move(text));
+    return {};
+  });
+}
+
+ApiError read_texts(const OrderedJson& body, OrderedJson& out) {
+  const OrderedJson* images = member(body, "images");
+  if (images && !images->empty()) return refuse("images", "images: only texts are embedded here");
+  carry(body, "texts", out, "input");
+  const OrderedJson* inputs = member(body, "inputs");
+  if (!inputs) return out.contains("input") ? ApiError{} : refuse("texts", "texts: a list of texts is missing");
+  if (!inputs->is_array() || out.contains("input"))
+    return refuse("inputs", "inputs: expected a list of objects with content, and no texts beside it");
+  OrderedJson& texts = out["input"] = OrderedJson::array();
+  for (size_t i = 0; i < inputs->size(); ++i)
+    if (ApiError bad = read_content((*inputs)[i], i, texts); !bad.ok()) return bad;
+  return {};
+}
+
+ApiError read_types(const OrderedJson& types, Request& out) {
+  if (!types.is_array() || types.empty())
+    return refuse("embedding_types", "embedding_types: expected a list of float, base64, binary, ubinary");
+  for (const OrderedJson& type : types) {
+    const auto known = std::find_if(kTypes.begin(), kTypes.end(), [&](const NamedType& t) { return type == t.name; });
+    if (known == kTypes.end())
+      return refuse("embedding_types", "embedding_types: float, base64, binary and ubinary are offered");
+    if (std::find(out.embedding_types.begin(), out.embedding_types.end(), known->type) == out.embedding_types.end())
+      out.embedding_types.push_back(known->type);
+  }
+  return {};
+}
+
+// A text that is too long loses its end, unless NONE says that none is cut.
+ApiError read_cut(const OrderedJson& body, Request& out) {
+  const OrderedJson* cut = member(body, "truncate");
+  const std::string how = cut ? cut->get<std::string>() : "END";
+  if (how != "END" && how != "NONE") return refuse("truncate", "truncate: takes END or NONE");
+  out.cut_to_context = how == "END" && !member(body, "max_tokens");
+  return {};
+}
+
+ApiError read_cohere(std::string_view body, EmbeddingForm form, Request& out) {
+  return translate(body, [&](const OrderedJson& object) {
+    OrderedJson translated = OrderedJson::object();
+    if (ApiError bad = read_texts(object, translated); !bad.ok()) return bad;
+    out.names = kCohereNames;
+    out.embedding_form = form;
+    if (const OrderedJson* types = member(object, "embedding_types")) {
+      if (ApiError bad = read_types(*types, out); !bad.ok()) return bad;
+      if (form == EmbeddingForm::kCohereFloats) out.embedding_form = EmbeddingForm::kCohereTyped;
+    }
+    if (ApiError bad = read_cut(object, out); !bad.ok()) return bad;
+    ignore_others(object,
+                  {"model", "texts", "images", "inputs", "input_type", "embedding_types", "truncate", "max_tokens",
+                   "output_dimension", "priority"},
+                  out);
+    carry(object, "model", translated, "model");
+    carry(object, "priority", translated, "priority");
+    carry(object, "output_dimension", translated, "dimensions");
+    carry(object, "max_tokens", translated, "truncate_prompt_tokens");
+    return read_translated(translated, Kind::kEmbedding, out);
+  });
+}
+
+}  // namespace
+
+void embed_lists(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
+  read_body<Request>(state, exchange, read_lists, embed_request);
+}
+
+void cohere_embed_v1(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
+  const auto read = [](std::string_view body, Request& out) {
+    return read_cohere(body, EmbeddingForm::kCohereFloats, out);
+  };
+  read_body<Request>(state, exchange, read, embed_request);
+}
+
+void cohere_embed(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
+  const auto read = [](std::string_view body, Request& out) { return read_cohere(body, EmbeddingForm::kCohere, out); };
+  read_body<Request>(state, exchange, read, embed_request);
+}
+
+}  // namespace weir::openai
