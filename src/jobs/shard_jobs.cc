@@ -30,6 +30,35 @@ base::Duration wait_of(const Outcome& outcome) {
   return std::clamp<base::Duration>(std::chrono::seconds(seconds), kRefusedWait, kLongestWait);
 }
 
+struct Quota {
+  const std::string& owner;
+  uint64_t most = 0;  // bytes
+};
+
+base::Status finish_within(Storage& s, const JobId& id, const Outcome& outcome, const Quota& quota) {
+  return s.atomically([&] {
+    auto use = s.files.use(quota.owner);
+    if (!use) return use.error();
+    if (use->bytes + outcome.body.size() > quota.most) return quota_is_used_up();
+    auto first = s.journal.finish(id, outcome);
+    return first ? base::Status() : first.error();
+  });
+}
+
+base::Status write_outcome(Storage& s, const JobId& id, const Outcome& outcome, const Quota& quota,
+                           const ShardJobs::Shorten& shorten) {
+  base::Status written = finish_within(s, id, outcome, quota);
+  if (written.code == base::Code::kResourceExhausted && shorten) {
+    Outcome shorter = outcome;
+    shorten(shorter);
+    if (shorter.body.size() < outcome.body.size()) written = finish_within(s, id, shorter, quota);
+  }
+  if (written.code != base::Code::kResourceExhausted) return written;
+  // Without room for the answer there is still room for its place.
+  auto placed = s.journal.finish(id, {507, "", ""});
+  return placed ? base::Status() : placed.error();
+}
+
 }  // namespace
 
 base::Status quota_is_used_up() {
@@ -257,18 +286,10 @@ void ShardJobs::ended(const std::string& key, Outcome outcome) {
     store_.want(around_.id, 1);
   } else {
     store_.shown().note_finished(outcome.status);
-    auto write = [id, outcome = std::move(outcome), owner = running->job.requester.owner, store = &store_](Storage& s) {
-      auto written = s.atomically([&] {
-        auto use = s.files.use(owner);
-        if (!use) return use.error();
-        if (use->bytes + outcome.body.size() > store->limits().tenant_disk) return quota_is_used_up();
-        auto first = s.journal.finish(id, outcome);
-        return first ? base::Status() : first.error();
-      });
-      if (written.code != base::Code::kResourceExhausted) return written;
-      // Without room for the answer there is still room for its place.
-      auto placed = s.journal.finish(id, {507, "", ""});
-      return placed ? base::Status() : placed.error();
+    const auto kind = kinds_.find(running->job.kind);
+    auto write = [id, outcome = std::move(outcome), owner = running->job.requester.owner, most = limits().tenant_disk,
+                  shorten = kind == kinds_.end() ? nullptr : kind->second.shorten](Storage& s) {
+      return write_outcome(s, id, outcome, {owner, most}, shorten);
     };
     // The next one begins when this one's place is free: results that wait are no more than jobs that run.
     auto then = [store = &store_, shard = around_.id](const base::Status&) { store->want(shard, 1); };

@@ -74,8 +74,10 @@ class ShardJobs {
 
   // Sets what is changed in a job of that kind before it runs. An outcome: it does not run, and ends with that.
   using Change = std::function<std::optional<Outcome>(Job&)>;
-  void prepare(std::string kind, Change change, Requests requests) {
-    kinds_[std::move(kind)] = {std::move(change), requests};
+  // Leaves out of an outcome for which its tenant has no room what may be left out; null: nothing. Any thread.
+  using Shorten = std::function<void(Outcome&)>;
+  void prepare(std::string kind, Change change, Requests requests, Shorten shorten = nullptr) {
+    kinds_[std::move(kind)] = {std::move(change), requests, std::move(shorten)};
   }
   // Models are served: jobs may run.
   void start();
@@ -162,6 +164,7 @@ class ShardJobs {
   struct Kind {
     Change change;
     Requests requests = Requests::kOneMore;
+    Shorten shorten;
   };
   std::map<std::string, Kind, std::less<>> kinds_;
   std::map<std::string, std::unique_ptr<Running>> running_;

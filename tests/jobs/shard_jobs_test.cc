@@ -71,6 +71,7 @@ class OneShard : public testing::Test {
   static Limits two() {
     Limits out;
     out.concurrency = 2;
+    out.tenant_disk = 1000;
     return out;
   }
   Store store{folder.path(), two(), "off"};
@@ -147,6 +148,24 @@ TEST_F(OneShard, AJobThatRunsIsEndedAlsoWhereWhoeverEndsItHasLeft) {
     env.advance(base::Duration(1));
   }
   EXPECT_FALSE(answered);
+}
+
+TEST_F(OneShard, AnAnswerForWhichItsTenantHasNoRoomIsShortened) {
+  const auto first_byte = [](Outcome& outcome) { outcome.body.resize(1); };
+  const auto as_it_is = [](Job&) { return std::optional<Outcome>(); };
+  jobs->prepare("k", as_it_is, Requests::kCounted, first_byte);
+  put(0, 2);
+  ASSERT_TRUE(turn());
+  ASSERT_TRUE(turn());
+  const std::string long_answer(600, 'x');
+  for (wire::Exchange* one : service.asked) one->respond(200, "text/plain", base::Bytes::copy_of(long_answer));
+  env.advance(base::Duration(1));
+  std::promise<std::vector<FinishedJob>> ended;
+  ASSERT_TRUE(store.post([&](Storage& s) { ended.set_value(s.journal.list("b", 0, 1000).value()); }));
+  for (const FinishedJob& job : ended.get_future().get()) {
+    EXPECT_EQ(200, job.outcome->status);
+    EXPECT_EQ("x", job.outcome->body);
+  }
 }
 
 TEST_F(OneShard, CallersForgetTheJobsOfAShardThatGoes) {

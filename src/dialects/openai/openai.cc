@@ -276,8 +276,8 @@ void prepare_jobs(OpenAiState& state) {
     return std::optional<jobs::Outcome>();
   };
   state.options.jobs->prepare(std::string(batches::kKind), give_way, jobs::Requests::kOneMore);
-  state.options.jobs->prepare(std::string(responses::kPutOffKind), responses::prepare_put_off,
-                              jobs::Requests::kCounted);
+  state.options.jobs->prepare(std::string(responses::kPutOffKind), responses::prepare_put_off, jobs::Requests::kCounted,
+                              responses::leave_out_turns);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "dialects/openai/responses/responses.h"
 #include "put_off_bench.h"
 
 namespace weir::openai {
@@ -162,6 +163,17 @@ TEST_F(PutOffResponse, ThatRunsIsCancelled) {
   for (settle(); !made.cancelled.load() && process->posted.do_next();) settle();
   EXPECT_TRUE(made.cancelled.load());
   EXPECT_EQ(status(id), "cancelled");
+}
+
+TEST(PutOffOutcome, IsTheResponseAloneWhereItsTenantHasNoRoomForItsTurns) {
+  responses::StoredResponse stored;
+  stored.response = base::Bytes::copy_of(R"({"id":"resp_1"})");
+  stored.turns = base::Bytes::copy_of(R"([{"role":"user"}])");
+  jobs::Outcome outcome{200, "", responses::write_shared(stored)};
+  responses::leave_out_turns(outcome);
+  EXPECT_EQ(outcome.body, stored.response.view());
+  responses::leave_out_turns(outcome);
+  EXPECT_EQ(outcome.body, stored.response.view()) << "there are none";
 }
 
 TEST_F(PutOffResponse, SaysWhyItFailed) {

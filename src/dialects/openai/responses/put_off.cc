@@ -277,6 +277,11 @@ base::Bytes outcome_of(const OpenAiState& state, const StoredResponse& stored) {
   return fits ? base::Bytes::adopt(std::move(record)) : stored.response;
 }
 
+void leave_out_turns(jobs::Outcome& outcome) {
+  if (outcome.status != 200) return;
+  if (auto stored = read_shared(base::Bytes::copy_of(outcome.body))) outcome.body = stored->response.view();
+}
+
 // A batch that was cancelled or deleted has no job.
 void check_put_off(OpenAiState& state, const std::string& id, std::function<void()> forget) {
   jobs::ShardJobs* journal = journal_of(state);

@@ -52,6 +52,8 @@ std::optional<jobs::Outcome> prepare_put_off(jobs::Job& job);
 bool is_job_of_response(const OpenAiState& state, const wire::Exchange& exchange);
 // The response as such a job ends with it: with its turns, unless that is longer than jobs.max_result.
 base::Bytes outcome_of(const OpenAiState& state, const StoredResponse& stored);
+// That without its turns: its tenant has no room for them (jobs.tenant_disk).
+void leave_out_turns(jobs::Outcome& outcome);
 // A job has stored its response. `forget`, on the journal's thread: it was stopped meanwhile.
 void check_put_off(OpenAiState& state, const std::string& id, std::function<void()> forget);
 
