@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "dialects/openai/responses/responses.h"
+#include "fake_records.h"
 #include "put_off_bench.h"
 
 namespace weir::openai {
@@ -163,6 +164,28 @@ TEST_F(PutOffResponse, ThatRunsIsCancelled) {
   for (settle(); !made.cancelled.load() && process->posted.do_next();) settle();
   EXPECT_TRUE(made.cancelled.load());
   EXPECT_EQ(status(id), "cancelled");
+}
+
+// The process that made it died when all nodes found it, and before the journal knew.
+TEST_F(PutOffResponse, ThatAllNodesFindIsNotMadeAgain) {
+  FakeRecords records;
+  options.records = &records;
+  if (!begin()) GTEST_SKIP() << "built without SQLite";
+  const std::string id = ask();
+  ASSERT_TRUE(die_and_begin_anew());
+  records.waiting.clear();
+  responses::StoredResponse stored;
+  stored.response = base::Bytes::copy_of(std::string_view(R"({"status":"completed"})"));
+  const std::string record = records.kept["host 127.0.0.1 " + id] = responses::write_shared(stored);
+  process->journal->start();
+  ASSERT_TRUE(process->posted.do_next());
+  settle();
+  ASSERT_EQ(records.waiting.size(), 1u);
+  records.answer();
+  settle();
+  EXPECT_TRUE(inbox().held.empty());
+  on_journal([&](Storage& s) { EXPECT_EQ(s.journal.list(id, 0, 1).value()[0].outcome->body, record); });
+  end();
 }
 
 TEST(PutOffOutcome, IsTheResponseAloneWhereItsTenantHasNoRoomForItsTurns) {

@@ -151,6 +151,19 @@ StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
           random_id(state.bus, kIdDigits)};
 }
 
+// The process that made it may have died when all nodes found it, and before the journal knew: it is not made again,
+// for its client may have read it.
+void answer_job(OpenAiState& state, Exchange& exchange, Request&& request) {
+  if (!state.options.records || !is_job_of_response(state, exchange))
+    return answer(state, exchange, Kind::kChat, std::move(request), response_answer);
+  const std::string id = request.response_id;
+  auto waiting = std::make_shared<Request>(std::move(request));
+  find_response(state, exchange, id, [&state, &exchange, waiting](base::Result<std::optional<StoredResponse>> found) {
+    if (found && *found) return respond_json(exchange, outcome_of(state, **found));
+    answer(state, exchange, Kind::kChat, std::move(*waiting), response_answer);
+  });
+}
+
 void follow(OpenAiState& state, Exchange& exchange, Course course) {
   read(state, exchange, stored_view(state, exchange), course);
 }
@@ -168,6 +181,7 @@ void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
             if (request.background) request.response_id = background_id(x);
             if (request.background && request.response_id.empty()) return begin_in_background(there, x, request);
             if (request.background) request.stream = false;  // its client's stream is replay.h's
+            if (request.background) return answer_job(there, x, std::move(request));
             answer(there, x, Kind::kChat, std::move(request), response_answer);
           }});
 }
