@@ -46,12 +46,16 @@ struct NatsStream::Parts {
   Clock::time_point looked;           // when that was
   uint64_t newest = 0;                // the greatest sequence that this stream was seen to have
   Known known;
+  Status silent;                 // what was said when NATS had not answered in time,
+  Clock::time_point silent_at;   // and when that was
+  uint64_t silent_connects = 0;  // with `connects` as it was
   std::mutex mutex;
   std::condition_variable closing;
   bool closed = false, subscribed = false;  // under mutex; `subscribed`: the subscription may still call
 
   natsStatus set_callbacks(natsOptions* opts);
   Status open();
+  Status look();
   Status open_stream();
   Handle<jsStreamInfo> info(natsStatus& status, jsErrCode& code);
   Handle<jsStreamInfo> add(jsStreamConfig& config, natsStatus& status, jsErrCode& code);
@@ -126,8 +130,16 @@ void NatsStream::stop() {
   p.connection.reset();
 }
 
+// A server that does not answer is not asked again for each piece of work: each would wait for kPatience.
 Status NatsStream::Parts::open() {
   if (!up.load()) return away(NATS_CONNECTION_CLOSED);
+  const bool asked = silent_connects == connects.load() && Clock::now() - silent_at < kLookAgain;
+  if (asked && !silent.ok()) return silent;
+  silent = Status();
+  return look();
+}
+
+Status NatsStream::Parts::look() {
   const uint64_t now = connects.load();
   if (opened == now) return Clock::now() - looked < kLookAgain ? Status() : open_stream();
   natsStatus status = NATS_OK;
@@ -198,10 +210,13 @@ Status NatsStream::Parts::open_stream() {
     there = add(config, status, code);
     if (!there) there = info(status, code);  // another node was faster
   }
-  if (!there)
-    return base::try_again(Code::kUnavailable, "the stream '" + options.name + "' cannot be had (" +
-                                                   base::presentable(natsStatus_GetText(status), 100) + ", " +
-                                                   std::to_string(int(code)) + ")");
+  if (!there) {
+    Status why = base::try_again(Code::kUnavailable, "the stream '" + options.name + "' in NATS cannot be had (" +
+                                                         base::presentable(natsStatus_GetText(status), 100) + ", " +
+                                                         std::to_string(int(code)) + ")");
+    if (status == NATS_TIMEOUT) silent = why, silent_at = Clock::now(), silent_connects = connects.load();
+    return why;
+  }
   const Known before = std::exchange(known, {std::to_string(there->Created), connects.load()});
   if (before != known) newest = 0;
   looked = Clock::now();
