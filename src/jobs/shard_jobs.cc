@@ -66,6 +66,12 @@ base::Status quota_is_used_up() {
                        "your files and jobs have as much of the disk as they may (jobs.tenant_disk): delete some");
 }
 
+base::Status journal_is_late() {
+  return base::try_again(base::Code::kUnavailable,
+                         "the journal has not answered in time: the disk of jobs.path, or the NATS server of the "
+                         "cluster, is slow or stands; try again later");
+}
+
 struct ShardJobs::Running {
   explicit Running(Callers* c) : callers(c) {}
   Running(const Running&) = delete;

@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "base/attempt.h"
@@ -23,6 +22,7 @@
 #include "base/memory_ledger.h"
 #include "jobs/background_exchange.h"
 #include "jobs/journal.h"
+#include "jobs/question.h"
 #include "jobs/store.h"
 #include "wire/exchange.h"
 #include "wire/service_guard.h"
@@ -116,28 +116,40 @@ class ShardJobs {
   // An answer that is waited for. Destroyed early, nobody is told; the work is done all the same.
   using Question = std::shared_ptr<void>;
   // `work`: Result<T>(Storage&), on the store's thread, perhaps again (Work::run). `then`: void(Result<T>), on this
-  // shard's in a later turn, once what was written is there for good. Work that threw has failed. `done`:
-  // void(const T&), on the store's thread, where that succeeded, also where nobody waits any more. Errors, and none is
-  // called: as of available(); UNAVAILABLE, too much waits.
+  // shard's in a later turn, once what was written is there for good, or `patience` is over: journal_is_late(). Work
+  // that threw has failed. `done`: void(const T&), on the store's thread, where that succeeded, also where nobody waits
+  // any more. Errors, and none is called: as of available(); UNAVAILABLE, too much waits.
   template <class Work, class Then, class Done = Nothing>
-  base::Result<Question> ask(Work work, Then then, Done done = {}) {
-    using Answer = std::invoke_result_t<Work&, Storage&>;
+  base::Result<Question> ask(Work work, Then then, Done done = {}, Patience patience = {}) {
+    using Asked = WithdrawableWork<Work>;
+    using Answer = typename Asked::Answer;
     if (!available().ok()) return available();
-    auto waiting = std::make_shared<std::function<void(Answer)>>(std::move(then));
-    auto answer = std::make_shared<std::optional<Answer>>();
-    auto does = [answer, work = std::move(work)](Storage& storage) mutable { *answer = work(storage); };
-    auto told = [weak = std::weak_ptr(waiting), answer, done = std::move(done), post = around_.post,
+    auto awaited = std::make_shared<AwaitedAnswer<Answer>>(around_.env, std::move(then));
+    auto asked = std::make_shared<Asked>(std::move(work));
+    const bool withdraws = patience.late == Patience::Late::kWithdrawn;
+    auto told = [weak = std::weak_ptr(awaited), asked, done = std::move(done), post = around_.post,
                  store = &store_](const base::Status& status) {
-      if (!status.ok()) *answer = Answer(status);
-      if (**answer) done(***answer);
-      if (!**answer) store->shown().note_asked((*answer)->error());
-      post([weak, answer] {
-        if (auto there = weak.lock()) (*there)(std::move(**answer));
+      if (!status.ok()) asked->answer = Answer(status);
+      if (!asked->answer) return;  // it was withdrawn
+      if (*asked->answer) done(**asked->answer);
+      if (!*asked->answer) store->shown().note_asked(asked->answer->error());
+      post([weak, asked] {
+        if (auto there = weak.lock()) there->tell(std::move(*asked->answer));
       });
     };
-    if (!store_.post(std::move(does), Store::Admission::kAsked, std::move(told)))
+    auto waits = [weak = std::weak_ptr(awaited), post = around_.post](const base::Status& why) {
+      post([weak, why] {
+        if (auto there = weak.lock()) there->tell(Answer(why));
+      });
+    };
+    if (!store_.post([asked](Storage& storage) { asked->run(storage); }, Store::Admission::kAsked, std::move(told),
+                     withdraws ? nullptr : std::function<void(const base::Status&)>(std::move(waits))))
       return base::try_again(base::Code::kUnavailable, "the journal has too much to do; try again later");
-    return Question(std::move(waiting));
+    AwaitedAnswer<Answer>::wait(awaited, patience.most, [asked, withdraws, store = &store_] {
+      store->shown().note_late();
+      if (withdraws) asked->withdraw();
+    });
+    return Question(std::move(awaited));
   }
   // A write for whose outcome nobody waits; nothing is too much. One that fails is tried again (Store::write()).
   void tell(std::function<base::Status(Storage&)> work) {
@@ -175,15 +187,15 @@ class ShardJobs {
 };
 
 // Asks for an Exchange whose answer is still to come: `then`, void(Exchange&, Result<T>), answers it, or attaches the
-// ExchangeListener to come; it is not called once the client has left. What it throws ends the Exchange. `done`: as of
-// ShardJobs::ask().
+// ExchangeListener to come; it is not called once the client has left. What it throws ends the Exchange. `done`,
+// `patience`: as of ShardJobs::ask().
 class Asking final : public wire::ExchangeListener {
  public:
   void on_close(wire::Exchange&, bool) override { question = nullptr; }
   ShardJobs::Question question;
 };
 template <class Work, class Then, class Done = ShardJobs::Nothing>
-void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then, Done done = {}) {
+void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then, Done done = {}, Patience patience = {}) {
   using Answer = std::invoke_result_t<Work&, Storage&>;
   auto listener = std::make_unique<Asking>();
   Asking& asking = *listener;
@@ -191,7 +203,7 @@ void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then, Do
   auto question = jobs.ask(
       std::move(work),
       [&exchange, then](Answer answer) { wire::guarded(exchange, [&] { then(exchange, std::move(answer)); }); },
-      std::move(done));
+      std::move(done), patience);
   if (!question) return then(exchange, Answer(question.error()));
   asking.question = *std::move(question);
 }

@@ -96,13 +96,13 @@ void Store::stop(base::Duration most) {
   thread_.join();
 }
 
-bool Store::post(std::function<void(Storage&)> run, Admission admission,
-                 std::function<void(const base::Status&)> then) {
+bool Store::post(std::function<void(Storage&)> run, Admission admission, std::function<void(const base::Status&)> then,
+                 std::function<void(const base::Status&)> waits) {
   {
     std::lock_guard lock(mutex_);
     if (stopping_ || (admission == Admission::kAsked && queue_.size() >= kMostWaiting)) return false;
-    queue_.push_back(
-        {[run = std::move(run)](Storage& s) { return run(s), base::Status(); }, std::move(then), admission});
+    queue_.push_back({[run = std::move(run)](Storage& s) { return run(s), base::Status(); }, std::move(then), admission,
+                      0, std::move(waits)});
   }
   wake_.notify_one();
   return true;
@@ -111,7 +111,7 @@ bool Store::post(std::function<void(Storage&)> run, Admission admission,
 void Store::write(std::function<base::Status(Storage&)> run, std::function<void(const base::Status&)> then) {
   {
     std::lock_guard lock(mutex_);
-    if (stopping_) return;
+    if (stopping_ || (!then && queue_.size() >= kMostUntold)) return;
     queue_.push_back({std::move(run), std::move(then), Admission::kGranted});
   }
   wake_.notify_one();
@@ -192,16 +192,28 @@ void Store::work_on(std::deque<Work> works) {
   }
 }
 
+bool Store::Shown::may_tell() {
+  const base::Time now = base::steady_now();
+  base::Time told = told_.load();
+  if (told != base::Time::min() && now - told < kTellAgain) return false;
+  return told_.compare_exchange_strong(told, now);
+}
+
 void Store::Shown::note(const base::Status& error) {
   errors.fetch_add(1);
-  const base::Time now = base::steady_now();
-  if (told_ != base::Time::min() && now - told_ < kTellAgain) return;
-  told_ = now;
-  base::log::error("the journal cannot be worked on", {{"reason", error.text}, {"setting", "jobs.path"}});
+  if (may_tell())
+    base::log::error("the journal cannot be worked on", {{"reason", error.text}, {"setting", "jobs.path"}});
 }
 
 void Store::Shown::note_asked(const base::Status& error) {
   if (error == disk_is_full() || error == file_is_gone()) note(error);
+}
+
+void Store::Shown::note_late() {
+  errors.fetch_add(1);
+  if (may_tell())
+    base::log::error("the journal is late: clients are told to try again",
+                     {{"reason", "its disk, or the NATS server, does not answer"}, {"setting", "jobs.path"}});
 }
 
 bool Store::look_after() {

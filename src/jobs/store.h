@@ -48,7 +48,7 @@ class SharedJournal;
 
 class Store {
  public:
-  static constexpr size_t kMostWaiting = 4096;  // pieces of work
+  static constexpr size_t kMostWaiting = 4096, kMostUntold = 4 * kMostWaiting;  // pieces of work
   static constexpr base::Duration kLastWork = std::chrono::seconds(5);
 
   // `folder` empty: there is none, and why_off says so to clients.
@@ -84,9 +84,9 @@ class Store {
   // False: too much waits; kGranted: that is no reason. Any thread.
   using Admission = Work::Admission;
   bool post(std::function<void(Storage&)> run, Admission admission = Admission::kAsked,
-            std::function<void(const base::Status&)> then = {});
+            std::function<void(const base::Status&)> then = {}, std::function<void(const base::Status&)> waits = {});
   // A write that is granted, and tried again until it succeeds or the store is stopped. Where `then` is null, it is
-  // left out if kMostWaiting of those wait already. Any thread.
+  // left out if kMostUntold pieces of work wait already, or kMostWaiting that have been tried. Any thread.
   void write(
       std::function<base::Status(Storage&)> run, std::function<void(const base::Status&)> then = [](const auto&) {});
   // The shard can run so many more jobs. Any thread.
@@ -109,9 +109,13 @@ class Store {
     // Work that a client had asked for failed: it is a step that did where the disk is full, or the file gone. The
     // store's thread.
     void note_asked(const base::Status& error);
+    // A client was told that the journal is late. The log gets one in ten seconds. Any thread.
+    void note_late();
 
    private:
-    base::Time told_ = base::Time::min();
+    bool may_tell();
+
+    std::atomic<base::Time> told_{base::Time::min()};
   };
   Shown& shown() { return shown_; }
 

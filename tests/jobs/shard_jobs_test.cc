@@ -3,16 +3,19 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <deque>
 #include <future>
+#include <memory>
 #include <set>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/fake_env.h"
 #include "folder.h"
+#include "jobs/database.h"
 #include "support/posted_work.h"
 #include "wire/router.h"
 
@@ -166,6 +169,83 @@ TEST_F(OneShard, AnAnswerForWhichItsTenantHasNoRoomIsShortened) {
     EXPECT_EQ(200, job.outcome->status);
     EXPECT_EQ("x", job.outcome->body);
   }
+}
+
+// The journal's thread is held, as by a disk that stands.
+struct SlowJournal : OneShard {
+  void SetUp() override {
+    OneShard::SetUp();
+    if (IsSkipped()) return;
+    std::promise<void> held;
+    ASSERT_TRUE(store.post([&](Storage&) {
+      held.set_value();
+      released.get_future().wait();
+    }));
+    held.get_future().wait();
+  }
+  void release() {
+    released.set_value();
+    std::promise<void> done;
+    ASSERT_TRUE(store.post([&](Storage&) { done.set_value(); }));
+    done.get_future().wait();
+  }
+  auto ask(Patience patience) {
+    return jobs->ask(
+        [this, used = body](Storage&) -> base::Result<bool> { return ++runs > 0; },
+        [this](const base::Result<bool>& answer) { answers.push_back(answer ? base::Code::kOk : answer.error().code); },
+        ShardJobs::Nothing(), patience);
+  }
+  std::promise<void> released;
+  std::shared_ptr<int> body = std::make_shared<int>();  // what a request has brought
+  std::atomic<int> runs{0};
+  std::vector<base::Code> answers;
+};
+
+TEST_F(SlowJournal, AnAnswerThatIsLateIsNoLongerWaitedForAndItsWorkWithdrawn) {
+  auto question = ask({});
+  ASSERT_TRUE(question);
+  env.advance(Patience::kLongest - base::Duration(1));
+  EXPECT_TRUE(answers.empty());
+  EXPECT_EQ(2, body.use_count());
+  env.advance(base::Duration(1));
+  EXPECT_EQ(std::vector{base::Code::kUnavailable}, answers);
+  EXPECT_EQ(1, body.use_count()) << "its memory is free, though the journal stands";
+  EXPECT_EQ(0u, env.armed());
+  release();
+  EXPECT_EQ(0, runs);
+  EXPECT_EQ(1u, answers.size());
+}
+
+TEST_F(SlowJournal, WorkThatIsToBeDoneAnyhowIsDoneLater) {
+  auto question = ask({std::chrono::seconds(2), Patience::Late::kDone});
+  ASSERT_TRUE(question);
+  env.advance(std::chrono::seconds(2));
+  EXPECT_EQ(std::vector{base::Code::kUnavailable}, answers);
+  release();
+  EXPECT_EQ(1, runs);
+  EXPECT_EQ(1u, answers.size());
+}
+
+TEST_F(SlowJournal, AnAnswerInTimeEndsTheWait) {
+  auto question = ask({});
+  release();
+  ASSERT_TRUE(turn());
+  EXPECT_EQ(std::vector{base::Code::kOk}, answers);
+  EXPECT_EQ(0u, env.armed());
+}
+
+// Others had changed what it is about, so that its first run was void.
+TEST(WithdrawnWork, HasNoAnswerOfItsFirstRun) {
+  Folder folder;
+  auto database = open_database(folder.path(), 1 << 20);
+  if (!database) GTEST_SKIP() << "built without SQLite";
+  auto work = [](Storage&) -> base::Result<bool> { return true; };
+  WithdrawableWork<decltype(work)> posted(work);
+  posted.run((*database)->storage());
+  EXPECT_TRUE(posted.answer);
+  posted.withdraw();
+  posted.run((*database)->storage());
+  EXPECT_FALSE(posted.answer);
 }
 
 TEST_F(OneShard, CallersForgetTheJobsOfAShardThatGoes) {
