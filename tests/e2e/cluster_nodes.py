@@ -97,6 +97,36 @@ class Nats:
             raise AssertionError(heard)
 
 
+class SilentNats:
+    """Takes connections and says that it lives, and answers nothing else."""
+
+    INFO = {'server_id': 'x', 'version': '2.10.0', 'proto': 1, 'max_payload': 1 << 20, 'headers': True, 'jetstream': True}
+
+    def __init__(self):
+        self.listening = socket.create_server(('127.0.0.1', 0))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    @property
+    def url(self):
+        return f'nats://127.0.0.1:{self.listening.getsockname()[1]}'
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        client.sendall(b'INFO ' + json.dumps(self.INFO).encode() + b' \r\n')
+        try:
+            while heard := client.recv(65536):
+                client.sendall(b'PONG\r\n' * heard.count(b'PING\r\n'))
+        except OSError:
+            pass
+
+
 class Wire:
     """A TCP proxy in front of a port, which can be cut: what is there ends, and nothing new comes through."""
 

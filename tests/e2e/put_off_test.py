@@ -153,8 +153,24 @@ class OtherNodes(Case):
         one, two = self.node('one'), self.node('two')
         for server in (one, two):
             until(lambda: nodes(server) == 2 and metric(server, 'weir_cluster_connected') == 1, 'both nodes')
-        until(lambda: request(one, 'DELETE', '/v1/responses/resp_none')[0] == 404, 'the journal')
+            until(lambda: metric(server, 'weir_jobs_log_sequence') > 0, 'the beginning of the journal')
         return one, two
+
+    def test_the_first_of_a_young_cluster_do_not_wait_for_the_beginning_of_its_journal(self):
+        servers = [self.node(name) for name in ('one', 'two', 'three')]
+        made = []
+        for server in servers:
+            begun = time.monotonic()
+            made.append(self.ask(server, LONG))
+            self.assertLess(time.monotonic() - begun, 2)
+        self.assertEqual(0, max(metric(server, 'weir_jobs_log_sequence') for server in servers), 'it has not begun')
+        for response in made:
+            for server in servers:
+                until(lambda: self.get(server, response)[0] == 200, 'all nodes to know of it')
+            self.assertEqual('cancelled', self.get(servers[0], response, 'POST', '/cancel')[1]['status'])
+        for server in servers:
+            until(lambda: self.running(server) == 0, 'the end of what was cancelled')
+            self.assertEqual(0, server.stop(), server.output()[-2000:])
 
     def test_another_node_makes_what_one_that_was_killed_had_begun(self):
         one, two = self.both()
@@ -185,9 +201,6 @@ class OtherNodes(Case):
 
     def test_another_node_knows_of_it_and_makes_it_on(self):
         one, two = self.both()
-        # The first record waits for the journal's stream, which a cluster that has just begun makes.
-        self.get(one, self.ask(one, LONG), 'DELETE')
-        until(lambda: self.running(one) == 0, 'the end of what was deleted')
         made, cancelled, deleted = self.ask(one, 2 * SHORT), self.ask(one, LONG), self.ask(one, LONG)
         for response in (made, cancelled, deleted):
             until(lambda: self.get(two, response)[0] == 200, 'the other node to know of it')

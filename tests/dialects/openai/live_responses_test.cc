@@ -142,6 +142,48 @@ TEST_F(LiveResponse, IsTheClientsWhereTheLogIsAway) {
   settle();
   EXPECT_EQ(json(get(*a, id))["status"], "in_progress");
   (void)on_journal([&](Storage&) { log.away = false; });
+  EXPECT_TRUE(comes([&] { return get(*b, id)->response.status == 200; })) << "it is known once the log is back";
+}
+
+TEST_F(LiveResponse, LeavesNothingThatWaitsForTheLogWhereItIsOver) {
+  (void)on_journal([&](Storage&) { log.away = true; });
+  const std::string id =
+      json(open(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})"))["id"];
+  settle();
+  std::weak_ptr<void> record = a->background.run(id)->record;
+  EXPECT_FALSE(record.expired());
+  scripted().end();
+  settle();
+  (void)on_journal([](Storage&) {});
+  EXPECT_TRUE(record.expired());
+  (void)on_journal([&](Storage&) { log.away = false; });
+}
+
+TEST_F(LiveResponse, IsWrittenOnceAndEndedWhereNobodyKnewWhetherItWasWritten) {
+  for (int lost : {1, 2}) {
+    size_t before = 0;
+    (void)on_journal([&](Storage&) { log.lose_acks = lost, before = log.entries.size(); });
+    (void)ask();
+    (void)on_journal([&](Storage&) { EXPECT_EQ(log.entries.size(), before + 1); });
+    scripted().emit("ab");
+    scripted().end();
+    settle();
+    models.finish_all();
+    inbox().held.clear();
+    size_t batches = 1;
+    (void)on_journal(
+        [&](Storage& s) { batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
+    EXPECT_EQ(batches, 0u);
+  }
+}
+
+// Its record is written when the log has begun, if it still goes on.
+TEST_F(LiveResponse, IsTheClientsAtOnceWhereTheLogHasNotBegun) {
+  (void)on_journal([&](Storage&) { log.make_anew(); });
+  auto x = begin(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})");
+  while (!x->ended && a->posted.do_next()) continue;
+  EXPECT_EQ(json(x)["status"], "queued");
+  (void)on_journal([&](Storage&) { EXPECT_TRUE(log.entries.empty()); });
 }
 
 TEST_F(LiveResponse, IsFollowedElsewhereByAQuarterOfAllStreamsForEachTenant) {

@@ -137,6 +137,11 @@ void BackgroundResponses::set_stop(const std::string& id, std::function<void()> 
   if (auto at = runs_.find(id); at != runs_.end()) at->second.stop = std::move(stop);
 }
 
+void BackgroundResponses::set_record(const std::string& id, std::shared_ptr<void> record) {
+  std::lock_guard lock(mutex_);
+  if (auto at = runs_.find(id); at != runs_.end()) at->second.record = std::move(record);
+}
+
 std::string BackgroundResponses::queued(const std::string& id) const {
   std::lock_guard lock(mutex_);
   auto at = runs_.find(id);

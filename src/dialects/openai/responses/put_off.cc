@@ -22,6 +22,7 @@ constexpr std::string_view kLive = "live", kPutOff = "queued", kOver = "over", k
                            kExpired = "expired", kDeleted = "deleted";
 constexpr std::string_view kUnderWay[] = {kLive, kPutOff}, kEnded[] = {kOver, kCancelled, kExpired, kDeleted};
 constexpr size_t kMostAtOnce = 16;
+constexpr base::Duration kRecordPatience = std::chrono::seconds(2);  // for the record of one that has begun
 constexpr const char* kFields = "content-type: application/json\n";  // of the job: a token is its process's own
 
 using FoundBatch = std::optional<Batch>;
@@ -178,8 +179,11 @@ struct LiveRecords {
   base::MemoryCharge charge;  // for the full one
 };
 
-// `most`: bytes of its tenant.
+// Once, also where it was written and nobody knew. `most`: bytes of its tenant.
 Status write_live(Storage& s, const LiveRecords& records, uint64_t most) {
+  auto there = s.batches.find(records.brief.batch.requester.owner, records.brief.batch.id);
+  if (!there) return there.error();
+  if (*there) return {};
   auto use = s.files.use(records.full.batch.requester.owner);
   if (!use) return use.error();
   if (use->bytes + records.full.bytes() > most) return records.brief.write(s);
@@ -229,7 +233,7 @@ jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const
 void begin_live(OpenAiState& state, Exchange& exchange, jobs::Job job, std::function<void()> then) {
   jobs::ShardJobs* journal = journal_of(state);
   if (!journal) return then();
-  const BackgroundResponses& all = *state.options.background;
+  BackgroundResponses& all = *state.options.background;
   const std::string id = job.id.batch;
   job.fields = kFields;
   auto records = std::make_shared<LiveRecords>();
@@ -240,15 +244,19 @@ void begin_live(OpenAiState& state, Exchange& exchange, jobs::Job job, std::func
   full.job = std::move(job);
   if (auto* memory = exchange.memory()) records->charge = {*memory, base::MemoryKind::kInput};
   if (!records->charge.grow(full.bytes())) full = brief;
+  all.set_record(id, records);
   jobs::ask_for(
       *journal, exchange,
-      [id, records, runs = &all, most = journal->limits().tenant_disk](Storage& s) -> Result<bool> {
-        if (!runs->goes_on(id)) return true;  // it is over, and its end has looked for a record in vain
+      [id, kept = std::weak_ptr(records), runs = &all,
+       most = journal->limits().tenant_disk](Storage& s) -> Result<bool> {
+        const auto records = kept.lock();
+        if (!records || !runs->goes_on(id)) return true;  // it is over, and its end has looked for a record in vain
         Status written = write_live(s, *records, most);
         if (!written.ok()) return written;
         return true;
       },
-      [then = std::move(then)](Exchange&, const Result<bool>&) { then(); });
+      [then = std::move(then)](Exchange&, const Result<bool>&) { then(); }, jobs::ShardJobs::Nothing(),
+      {kRecordPatience, jobs::Patience::Late::kDone});
 }
 
 // Told, not asked: where the log is away, it waits.
