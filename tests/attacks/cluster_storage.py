@@ -12,9 +12,9 @@ import tempfile
 
 import harness
 from cluster import NATS, Writer, begin_owner, judge_owner, metric, nats, open_cluster, owner, owner_memory, secret
-from cluster_nodes import until
-from journal import upload
-from peer import H2, INITIAL_WINDOW_SIZE, Raw, ask, more_descriptors, window
+from cluster_nodes import SilentNats, until
+from journal import FORM, form, upload
+from peer import H2, INITIAL_WINDOW_SIZE, JSON, Raw, ask, more_descriptors, post, window
 from registry import attack
 
 
@@ -161,3 +161,33 @@ def lies_in_the_log_of_jobs(target):
     if metric(target.port, 'weir_jobs_log_skipped_total') == 0:
         target.broke('nothing was skipped')
     return f'{writer.written} written, {len(wanted)} of {len(files)} files taken; ' + judge_owner(target, before)
+
+
+# --- a NATS that is there and does nothing -----------------------------------------------------------------------------
+def silent_nats():
+    return ('--cluster-nats', SilentNats().url, '--jobs-path', tempfile.mkdtemp(dir=harness.scratch()))
+
+
+@attack(seconds=30, quick=8, flags=silent_nats)
+def nats_that_never_answers(target):
+    """Work for later, of megabytes each, on hundreds of connections at a node whose NATS takes connections and never answers."""
+    more_descriptors()
+    large = 'x' * (1 << 20)
+    later = {
+        'response': post('/v1/responses', json.dumps({'model': 'chat', 'input': 'x', 'background': True, 'metadata': {'a': 'x' * 500}}).encode(), JSON),
+        'job': post('/v2/models/identity/infer', json.dumps({'id': large, 'inputs': []}).encode(), JSON, ('Prefer', 'respond-async')),
+        'upload': post('/v1/files', form(large.encode()), FORM),
+        'files': get('/v1/files'),
+    }
+    peers, opened, statuses = [], 0, {}
+    while not target.over():
+        peers = [peer for peer in peers if peer.still_open()]
+        for name in later:
+            if len(peers) < target.size(400, 100) and not target.over():
+                peers.append(Raw(target, wait=1).send(later[name]))
+                opened += 1
+        status, body = ask(target, later['response'], wait=20)
+        statuses[status] = statuses.get(status, 0) + 1
+        if status not in (0, 200, 429, 503):
+            target.broke(f'{status}: {body[:200]!r}')
+    return f'{opened} opened; alone: {statuses}'
