@@ -95,7 +95,7 @@ void H2Receiver::on_control(const FrameHead& head, std::string_view payload) {
   switch (head.type) {
     case H2Frame::kSettings: return on_settings(head, payload);
     case H2Frame::kPing: return on_ping(head, payload);
-    case H2Frame::kGoaway: return on_goaway(head, payload);
+    case H2Frame::kGoaway: return on_goaway(head);
     case H2Frame::kWindowUpdate: return on_window_update(head, number_in(payload) & kId);
     case H2Frame::kRstStream: return on_reset(head);
     default: return;  // PRIORITY says nothing here (RFC 9113 §5.3.2), and frame_rules.h has looked at it
@@ -114,11 +114,10 @@ void H2Receiver::on_ping(const FrameHead& head, std::string_view payload) {
   if (!head.ack()) connection_.send(H2Frame::kPing, NGHTTP2_FLAG_ACK, 0, payload);
 }
 
-// §6.8: the last stream may only become less. It is one of ours, or the largest there is, for "all of them".
-void H2Receiver::on_goaway(const FrameHead& head, std::string_view payload) {
-  const uint32_t last = number_in(payload) & kId;
-  if (head.stream != 0 || (last % 2 != 0 && last != kId) || last > std::exchange(last_id_, last))
-    return connection_.fault(NGHTTP2_PROTOCOL_ERROR, "a GOAWAY that cannot be");
+// §6.8: the stream that it names is one that we have pushed, and we push none. So it says nothing, and some clients
+// name one of their own (Go's). It does not keep a client from opening streams: they are served while others are open.
+void H2Receiver::on_goaway(const FrameHead& head) {
+  if (head.stream != 0) return connection_.fault(NGHTTP2_PROTOCOL_ERROR, "GOAWAY of a stream");
   connection_.goaway_received = true;
 }
 

@@ -45,7 +45,7 @@ class H2Receiver {
   void on_control(const FrameHead& head, std::string_view payload);
   void on_settings(const FrameHead& head, std::string_view payload);
   void on_ping(const FrameHead& head, std::string_view payload);
-  void on_goaway(const FrameHead& head, std::string_view payload);
+  void on_goaway(const FrameHead& head);
   void on_window_update(const FrameHead& head, uint32_t by);
   void on_reset(const FrameHead& head);
   void stream_was_reset(H2Exchange& x);
@@ -57,9 +57,8 @@ class H2Receiver {
   H2Heads heads_;
   H2Settings settings_;
   H2FrameReader reader_;
-  uint32_t largest_ = 1 << 14;     // frame that the client may send
-  bool began_ = false;             // its first frame has come
-  uint32_t last_id_ = 0x7fffffff;  // that a GOAWAY of the client's has named
+  uint32_t largest_ = 1 << 14;  // frame that the client may send
+  bool began_ = false;          // its first frame has come
 };
 
 }  // namespace weir::wire

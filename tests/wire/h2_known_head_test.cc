@@ -20,12 +20,12 @@ Headers fields_of(const Headers& head) {
     if (field.first[0] != ':') out.push_back(field);
   return out;
 }
-std::string of(const Headers& head, std::string_view name) { return Answer::find(head, name); }
+std::string text_in(const Headers& head, std::string_view name) { return Answer::find(head, name); }
 
 void expect_seen(const support::FakeIntake::Seen& seen, const Headers& head) {
-  EXPECT_EQ(seen.method, of(head, ":method"));
-  EXPECT_EQ(seen.target, of(head, ":path"));
-  EXPECT_EQ(seen.authority, of(head, ":authority"));
+  EXPECT_EQ(seen.method, text_in(head, ":method"));
+  EXPECT_EQ(seen.target, text_in(head, ":path"));
+  EXPECT_EQ(seen.authority, text_in(head, ":authority"));
   EXPECT_EQ(seen.fields, fields_of(head));
 }
 
@@ -110,12 +110,12 @@ TEST(H2KnownHead, WhatTheLibraryActsOnIsNotReplaced) {
         Headers{{":method", "OPTIONS"}, {":scheme", "https"}, {":path", "*"}, {":authority", "h"}}}) {
     Server s;
     Client c;
-    const bool body = of(head, ":method") == "POST";
+    const bool body = text_in(head, ":method") == "POST";
     for (int i = 0; i < 6; ++i) {
       const int32_t id = c.request(head, body ? "body" : "");
       c.talk(s);
       expect_seen(s.intake.seen.back(), head);
-      EXPECT_EQ(c[id].informational.size(), of(head, "expect").empty() ? 0u : 1u);
+      EXPECT_EQ(c[id].informational.size(), text_in(head, "expect").empty() ? 0u : 1u);
       EXPECT_TRUE(c[id].ended);
     }
   }
@@ -262,12 +262,12 @@ TEST(H2KnownHead, BothSidesSeeWhatWasSentWhateverTheTablesDo) {
       for (size_t i = 0; i < sent.size(); ++i) {
         const auto& [id, head] = sent[i];
         expect_seen(s.intake.seen[before + i], head);
-        const std::string wish = of(head, "x-answer");
+        const std::string wish = text_in(head, "x-answer");
         EXPECT_EQ(c[id].field("content-type"), "application/grpc");
         EXPECT_EQ(c[id].field("x-answer"), wish);
         EXPECT_EQ(c[id].body, wish == "empty" ? "" : "message of " + wish);
         EXPECT_EQ(c[id].trailer("grpc-status"), wish == "failed" ? "3" : "0");
-        EXPECT_EQ(c[id].trailer("grpc-message"), wish == "failed" ? "of " + of(head, ":path") : "");
+        EXPECT_EQ(c[id].trailer("grpc-message"), wish == "failed" ? "of " + text_in(head, ":path") : "");
         EXPECT_TRUE(c[id].ended);
       }
       ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;

@@ -163,18 +163,6 @@ TEST(H2, AnIdleConnectionEndsAtTheDrainAndAtTheIdleTimeout) {
   EXPECT_TRUE(t.codec->finished());
 }
 
-TEST(H2, ThePeersGoawayLetsRunningRequestsFinish) {
-  Streamed streamed;
-  Server s;
-  streamed.serve(s);
-  s.feed(opening() + get(1) + frame(7, 0, 0, u32(0) + u32(0)));
-  s.take();
-  EXPECT_FALSE(s.codec->finished());
-  streamed.order.at(0)->respond(200, "a/b", Bytes::copy_of("x"));
-  EXPECT_FALSE(s.take().empty());
-  EXPECT_TRUE(s.codec->finished());
-}
-
 TEST(H2, AfterEofWhatIsAnsweredIsSentAndTheRestIsCancelled) {
   Streamed streamed;
   Server s;
