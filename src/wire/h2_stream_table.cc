@@ -51,16 +51,14 @@ void H2StreamTable::expect(H2Exchange& x, size_t n) {
   if (!x.flow.whole) connection_.widen(x.stream(), by);
 }
 
-// Open streams are bounded by what we have announced, also before the peer has acknowledged it. Work that was reset but
-// still runs has room beside them, for the peer cannot know of it; that room bounds what rapid resets leave at work.
+// Open streams are bounded by what we have announced (h2_heads.cc). Work that was reset but still runs has room beside
+// them, for the peer cannot know of it; that room bounds what rapid resets leave at work.
 bool H2StreamTable::full() {
-  const size_t streams = connection_.limits.streams;
-  if (live_.size() < streams) return false;
-  settle();  // the peer counts a stream as closed from its reset on, so it may reuse the place within one read
-  auto open = [](const auto& x) { return x->open_stream; };
+  const size_t most = connection_.limits.streams * kWorkPerStream;
+  if (live_.size() < most) return false;  // before all of them are looked at
+  settle();
   auto working = [](const auto& x) { return !x->closed || x->tickets() > 0; };
-  return size_t(std::count_if(live_.begin(), live_.end(), open)) >= streams ||
-         size_t(std::count_if(live_.begin(), live_.end(), working)) >= streams * kWorkPerStream;
+  return size_t(std::count_if(live_.begin(), live_.end(), working)) >= most;
 }
 
 H2Exchange& H2StreamTable::open(int32_t stream) {
