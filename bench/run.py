@@ -14,10 +14,11 @@ sys.path.insert(0, str(ROOT / 'bench/load'))
 import cases  # noqa: E402  (bench/load/cases.py)
 import full_batches  # noqa: E402
 import gateways  # noqa: E402
+import shards  # noqa: E402
 import slow_streams  # noqa: E402
 import tails  # noqa: E402
 
-ALL = (*cases.ALL, *gateways.ALL, *full_batches.ALL, *slow_streams.ALL, *tails.ALL)
+ALL = (*cases.ALL, *gateways.ALL, *full_batches.ALL, *shards.ALL, *slow_streams.ALL, *tails.ALL)
 
 
 def micro(build):

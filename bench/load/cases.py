@@ -70,10 +70,11 @@ server {{ listen 127.0.0.1:{port}; default_type application/json; location / {{ 
 
 @contextlib.contextmanager
 def running(commands):
+    """Of {name: command}, or {name: (command, cores)}."""
     servers = []
     try:
         for name, command in commands.items():
-            servers.append(measure.Server(name, command))
+            servers.append(measure.Server(name, *(command if isinstance(command, tuple) else (command,))))
             if name.startswith('weir'):
                 measure.wait_ready(servers[-1].port)
         yield servers

@@ -50,12 +50,12 @@ def wait_ready(port, seconds=60):
 
 
 class Server:
-    """A process that listens on a port of its own, pinned to the server core."""
+    """A process that listens on a port of its own, pinned to the server core, or to others."""
 
-    def __init__(self, name, command):
+    def __init__(self, name, command, cores=SERVER_CORE):
         self.name, self.port = name, free_port()
         args = [str(a).replace('{port}', str(self.port)) for a in command(self.port)]
-        self.process = subprocess.Popen(['taskset', '-c', SERVER_CORE, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(['taskset', '-c', cores, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_port(self.port, self.process)
 
     def cpu_ns(self):
@@ -86,9 +86,9 @@ class Load:
     headers: tuple = ()
 
 
-def h2load(load, url, body_file):
+def h2load(load, url, body_file, core=CLIENT_CORE):
     """Returns (seconds, requests per second, succeeded)."""
-    command = ['taskset', '-c', CLIENT_CORE, 'h2load', '-n', str(load.requests), '-c', str(load.connections), '-m', str(load.streams),
+    command = ['taskset', '-c', core, 'h2load', '-n', str(load.requests), '-c', str(load.connections), '-m', str(load.streams),
                '-w', '24', '-W', '24']
     command += ['--h1'] if load.http1 else []
     command += ['-d', body_file] if body_file else []
