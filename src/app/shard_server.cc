@@ -198,7 +198,10 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, uint32_t shards)
     router_.trace(tracer_.emplace(shard.env(), tracing.rules, *spans_));
   }
   shard.at_turn_end([this, long_enough = std::function<bool()>([&shard] { return shard.turn_is_long(); })] {
+    wakes_.use();
+    wakes_.flush();
     bus_.turn(long_enough);
+    wakes_.flush();
     if (shard_log_) shard_log_->flush();
     if (spans_) spans_->flush();
   });

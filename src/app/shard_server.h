@@ -47,6 +47,7 @@
 #include "marshal/proto_json.h"
 #include "models/repository.h"
 #include "net/shard.h"
+#include "sched/turn_wakes.h"
 #include "sched/worker_pool.h"
 #include "wire/body_memory.h"
 #include "wire/body_starts.h"
@@ -160,6 +161,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   net::Shard& shard_;
   ServerState& state_;
   bus::Bus bus_;
+  sched::TurnWakes wakes_;
   ShardOffload offload_{bus_};
   wire::BodyMemory bodies_;
   std::optional<wire::BodyStarts> starts_;  // where console.bodies asks for it

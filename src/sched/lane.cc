@@ -19,6 +19,7 @@
 #include "sched/in_flight_batches.h"
 #include "sched/response_order.h"
 #include "sched/runner.h"
+#include "sched/turn_wakes.h"
 
 namespace weir::sched {
 namespace {
@@ -29,9 +30,16 @@ using base::Time;
 // serves all that were cancelled meanwhile.
 constexpr base::Duration kSoon = std::chrono::milliseconds(1);
 
+// A lane that sleeps is woken at the end of the turn that has work for it, or with the first call that comes so much
+// later: a long turn, with large requests to read, is not to keep an engine from its work.
+constexpr base::Duration kHeldBack = std::chrono::microseconds(200);
+
 // The lanes of a model: a thread per engine, and one queue for all of them. A lane reads the queue again before it
 // sleeps, so put() makes a system call only when a sleeping lane has to be woken.
-class Lanes final : public msg::Inbox, public bus::TellsMemory, private DeadlineTimer::Listener {
+class Lanes final : public msg::Inbox,
+                    public bus::TellsMemory,
+                    private DeadlineTimer::Listener,
+                    private TurnWakes::Sleeper {
  public:
   Lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec, bus::ModelStats& stats,
         base::SlabSource& slabs, std::shared_ptr<DeadlineTimer> deadline_timer, uint32_t first_instance)
@@ -40,6 +48,7 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
         stats_(stats),
         slabs_(slabs),
         deadline_timer_(deadline_timer ? std::move(deadline_timer) : std::make_shared<TimerThread>()),
+        shares_(shares_batches(spec)),
         batcher_(spec) {
     base::check(!engines_.empty(), "a model has an engine");
     bool overtake = engines_.size() > 1 || engines_.front()->depth() > 1;
@@ -56,6 +65,7 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
 
   ~Lanes() override {
     join();
+    if (auto* wakes = TurnWakes::of_this_thread(); wakes && wakes->forget(*this)) waking_.fetch_sub(1);
     deadline_timer_->remove(*this);
     while (waking_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
   }
@@ -79,6 +89,9 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
   bool leave_to_others(std::unique_lock<std::mutex>& lock);
   void park(std::unique_lock<std::mutex>& lock, Time until);
   bool needs_wake(const msg::Call& call, Time now);
+  bool waits_for_turn(Time now);
+  bool stops_waiting(Time now);
+  void wake() override;
   bool rouse(Time now);
   void on_deadline() override;
   void set_timer(Time when);
@@ -91,16 +104,21 @@ class Lanes final : public msg::Inbox, public bus::TellsMemory, private Deadline
   bus::ModelStats& stats_;
   base::SlabSource& slabs_;
   const std::shared_ptr<DeadlineTimer> deadline_timer_;
+  const bool shares_;                     // calls run together
   std::unique_ptr<ResponseOrder> order_;  // null: answers leave as they come
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  // How many threads are in put() between unlocking and notifying. The call that one of them has put may be answered,
-  // and this be destroyed, before it notifies; the destructor waits for them. Raised under mutex_.
+  // How many threads are in put() between unlocking and notifying, or are to notify at the end of their turn. The call
+  // that one of them has put may be answered, and this be destroyed, before it notifies; the destructor waits for them.
+  // Raised under mutex_.
   std::atomic<uint32_t> waking_{0};
   Batcher batcher_;               // this and what follows: under mutex_
   int64_t pending_ = 0;           // this queue's part of stats_.pending
   bool rousing_ = false;          // a sleeping lane has been notified and has not woken yet
+  bool owed_ = false;             // that notification waits for the end of a shard's turn
+  Time held_until_{};             // but not longer
+  bool listed_ = false;           // in the shard's TurnWakes, which counts in waking_
   uint32_t parked_ = 0;           // lanes asleep
   uint32_t gone_ = 0;             // lanes that have ended before the others, because their engines are lost
   Time watching_ = base::kNever;  // when the first of them wakes by itself
@@ -139,7 +157,7 @@ void Lanes::put(msg::Call* call) {
     std::lock_guard lock(mutex_);
     status = batcher_.add(call, now, dropped);  // what it throws is the caller's: the call is not here then
     count_pending();
-    wake = status.ok() && needs_wake(*call, now);
+    wake = status.ok() && (needs_wake(*call, now) ? !waits_for_turn(now) : stops_waiting(now));
     if (wake) waking_.fetch_add(1, std::memory_order_relaxed);
   }
   if (wake) {
@@ -161,6 +179,35 @@ bool Lanes::needs_wake(const msg::Call& call, Time now) {
     watch();
   });
   return wake;
+}
+
+// Under the mutex, for a call for which a lane is to be notified. True: the shard that puts it does so at the end of
+// its turn. Not where there are other lanes, which would have to wait for this one to notify them.
+bool Lanes::waits_for_turn(Time now) {
+  auto* wakes = TurnWakes::of_this_thread();
+  if (!wakes || engines_.size() > 1 || !shares_ || batcher_.size() >= spec_.max_batch) return false;
+  if (!listed_ && !base::attempt("a queue", [&] { wakes->add(*this); }).ok()) return false;
+  if (!std::exchange(listed_, true)) waking_.fetch_add(1, std::memory_order_relaxed);
+  held_until_ = now + kHeldBack;
+  return owed_ = true;
+}
+
+// Under the mutex: the notification that waits for the end of a turn is due.
+bool Lanes::stops_waiting(Time now) {
+  const bool due = owed_ && (batcher_.size() >= spec_.max_batch || now >= held_until_);
+  if (due) owed_ = false;
+  return due;
+}
+
+// At the end of that turn.
+void Lanes::wake() {
+  bool owed;
+  {
+    std::lock_guard lock(mutex_);
+    owed = std::exchange(owed_, false), listed_ = false;
+  }
+  if (owed) wake_.notify_one();
+  waking_.fetch_sub(1, std::memory_order_release);
 }
 
 // A call has been cancelled. A lane that sleeps while calls wait is woken; where none sleeps, the deadline timer calls
