@@ -64,9 +64,11 @@ class Linking {
       auto served = find_(node.model, node.version);
       if (!served)
         return base::failure(served.error().code, "node " + in_quotes(node.name) + ": " + served.error().text);
-      if ((*served)->spec.decoupled)
-        return base::failure(base::Code::kUnimplemented, "node " + in_quotes(node.name) + ": model " +
-                                                             in_quotes(node.model) + " may answer any number of times");
+      if ((*served)->spec.decoupled && out_.spec.decoupled)
+        return base::failure(base::Code::kUnimplemented,
+                             "node " + in_quotes(node.name) + ": model " + in_quotes(node.model) +
+                                 " is decoupled, and so is another node: one may answer any number of times");
+      out_.spec.decoupled = out_.spec.decoupled || (*served)->spec.decoupled;
       served_.push_back(std::move(*served));
       left_.push_back(left_.size());
     }

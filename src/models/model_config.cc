@@ -124,7 +124,6 @@ base::Status check_dag(const ModelConfig& config) {
   if (config.dag.nodes.size() > kMaxNodes)
     return base::invalid(std::to_string(config.dag.nodes.size()) + " nodes in one pipeline: at most " +
                          std::to_string(kMaxNodes) + " are possible");
-  if (config.decoupled) return base::invalid("a pipeline is not decoupled");
   for (const auto* tensors : {&config.inputs, &config.outputs})
     for (const auto& t : *tensors)
       if (t.reshape) return base::invalid("reshape of '" + t.spec.name + "': its models reshape, not the pipeline");

@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/take_out.h"
+#include "sched/decoupled_pipeline.h"
+#include "sched/pipeline_cut.h"
 #include "sched/pipeline_run.h"
 #include "sched/proxy_inbox.h"
 
@@ -24,9 +26,7 @@ using Leg = PipelineLeg;
 class Pipeline final : public ProxyInbox {
  public:
   Pipeline(PipelinePlan plan, bus::ModelStats& stats)
-      : ProxyInbox(Receives::kDeferred), plan_(std::move(plan)), stats_(stats), order_(plan_) {
-    base::check(!plan_.nodes.empty(), "a pipeline has a node");
-  }
+      : ProxyInbox(Receives::kDeferred), plan_(std::move(plan)), stats_(stats), order_(plan_) {}
   ~Pipeline() override { base::check(open_.empty(), "a pipeline outlives its Calls"); }
 
   void put(msg::Call* call) override;
@@ -236,6 +236,7 @@ void Pipeline::close(PipelineRun& run) {
 }  // namespace
 
 std::unique_ptr<msg::Inbox> make_pipeline(PipelinePlan plan, bus::ModelStats& stats) {
+  if (decoupled_node(plan)) return make_decoupled_pipeline(plan, stats);
   return std::make_unique<Pipeline>(std::move(plan), stats);
 }
 

@@ -45,11 +45,12 @@ struct PipelineNode {
 struct PipelinePlan {
   uint32_t slots = 0;
   std::vector<PipelinePort> inputs;  // of the pipeline: where each goes
-  std::vector<PipelineNode> nodes;   // at least one; each behind those that make its inputs
+  std::vector<PipelineNode> nodes;   // each behind those that make its inputs; none: outputs are inputs
   std::vector<PipelinePort> outputs;
 };
 
-// `stats` outlives the Inbox, which outlives its Calls. The nodes' models are not decoupled.
+// `stats` outlives the Inbox, which outlives its Calls. With a node that is decoupled, one at most:
+// sched/decoupled_pipeline.h.
 std::unique_ptr<msg::Inbox> make_pipeline(PipelinePlan plan, bus::ModelStats& stats);
 
 }  // namespace weir::sched

@@ -81,7 +81,9 @@ Status PipelineRun::lend(PipelineLeg& leg, const PipelineNode& node) {
   const msg::ModelSpec& spec = node.served->spec;
   leg.clear();
   leg.pieces = false;
-  describe(leg, spec);
+  describe(leg);
+  leg.model = spec.name, leg.version = spec.version;
+  if (spec.text) std::erase_if(leg.parameters, [](const auto& p) { return p.first == kStream; });
   for (const auto& port : node.inputs) {
     msg::Tensor& slot = slots[port.slot];
     bool last = --readers[port.slot] == 0;
@@ -106,13 +108,9 @@ Status PipelineRun::lend(PipelineLeg& leg, const PipelineNode& node) {
   return status;
 }
 
-// Copies all but the tensors of the Call.
-void PipelineRun::describe(PipelineLeg& leg, const msg::ModelSpec& spec) const {
-  leg.model = spec.name;
-  leg.version = spec.version;
+void PipelineRun::describe(PipelineLeg& leg) const {
   leg.id = parent->id;
   leg.parameters = parent->parameters;
-  if (spec.text) std::erase_if(leg.parameters, [](const auto& p) { return p.first == kStream; });
   leg.priority = parent->priority;
   leg.deadline = parent->deadline;
   leg.queue_timeout = parent->queue_timeout;

@@ -42,6 +42,10 @@ struct PipelineRun {
   void begin(msg::Call& call, const PipelinePlan& plan, const PipelineOrder& order);
   // Fills a leg whose inputs are all there. Under mutex. INTERNAL: one is not. INVALID_ARGUMENT: one does not fit.
   base::Status lend(PipelineLeg& leg, const PipelineNode& node);
+  // All of the Call but its model and its tensors. Takes no lock.
+  void describe(PipelineLeg& leg) const;
+  // Puts the outputs of a node into the slots. INTERNAL: an output is missing. Under mutex.
+  base::Status keep(const PipelineNode& node, msg::Outputs& outputs);
   // A leg is back with its last event; what it made is in the slots, unless this fails. Takes the mutex.
   base::Status answered(PipelineLeg& leg, const PipelineNode& node, msg::Event&& event);
   // The outputs that the Call asked for, once all legs are over. INVALID_ARGUMENT: a batch where one row is to be.
@@ -58,8 +62,6 @@ struct PipelineRun {
   msg::Timeline way;              // what the Call's own times will be
 
  private:
-  void describe(PipelineLeg& leg, const msg::ModelSpec& spec) const;
-  base::Status keep(const PipelineNode& node, msg::Outputs& outputs);
   void note(const msg::Timeline& times);
   void note_step(PipelineLeg& leg, const PipelineNode& node, base::Code code);
 };

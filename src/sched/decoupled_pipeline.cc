@@ -1,0 +1,369 @@
+#include "sched/decoupled_pipeline.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/attempt.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/take_out.h"
+#include "bus/call_handle.h"
+#include "sched/pipeline_cut.h"
+#include "sched/pipeline_run.h"
+#include "sched/proxy_inbox.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using Leg = PipelineLeg;
+
+constexpr uint32_t kBefore = 0, kNode = 1, kAfter = 2;  // the legs of a run, by PipelineLeg::node
+constexpr uint32_t kAllReaders = UINT32_MAX;            // a slot's tensor is read again for each answer
+
+// One Call on its way. What legs and threads count in `out` keeps it, as it does in Pipeline.
+struct Run : PipelineRun {
+  Run() : PipelineRun(3) {}
+
+  size_t place = 0;                  // under the pipeline's mutex; this and what follows: under the run's
+  std::deque<msg::Event> answers{};  // of the node, that have not gone on: one, and its end
+  bool asked = false;                // the node has been given credit for its next answer
+  bool after_out = false, node_over = false;
+  std::optional<msg::Outputs> last{};  // the answer with which the Call ends
+};
+
+class DecoupledPipeline final : public ProxyInbox {
+ public:
+  DecoupledPipeline(CutPlan plan, bus::ModelStats& stats)
+      : ProxyInbox(Receives::kDeferred),
+        plan_(std::move(plan)),
+        stats_(stats),
+        before_(make_pipeline(plan_.before, inner_stats_)),
+        after_(make_pipeline(plan_.after, inner_stats_)) {}
+  ~DecoupledPipeline() override { base::check(open_.empty(), "a pipeline outlives its Calls"); }
+
+  void put(msg::Call* call) override;
+  void poke() override;
+
+ private:
+  void receive(msg::Mail&& mail, bus::MailBursts& out) override;
+
+  msg::Inbox& inbox(uint32_t leg) const {
+    return leg == kBefore ? *before_ : leg == kNode ? *plan_.node.served->inbox : *after_;
+  }
+  Run& open(msg::Call* call);
+  template <class Work>
+  void go_on(Run& run, Work&& work);
+  void lend(Run& run, Leg& leg);
+  void begin(Run& run);
+  void take(Run& run, Leg& leg, msg::Event&& event);
+  void begin_node(Run& run, msg::Event&& event);
+  void keep_answer(Run& run, msg::Event&& event);
+  void pass_on(Run& run, msg::Event&& event);
+  void advance(Run& run);
+  Status begin_after(Run& run, msg::Outputs&& answer);
+  void send_answer(Run& run, msg::Event&& event);
+  void fail(Run& run, Status why);
+  void land(Run& run);
+  void count(msg::Call& parent, const msg::Event& event);
+
+  const CutPlan plan_;
+  bus::ModelStats& stats_;
+  bus::ModelStats inner_stats_;  // nobody reads them: the nodes count for themselves
+  const std::unique_ptr<msg::Inbox> before_, after_;
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Run>> open_;  // under mutex_, which is taken before a run's
+};
+
+void DecoupledPipeline::put(msg::Call* call) {
+  call->times.queued = base::steady_now();
+  enter([&] {
+    Run& run = open(call);  // what it throws is the caller's: the Call is not here then
+    go_on(run, [&] { begin(run); });
+    land(run);
+  });
+}
+
+// An exception on the way fails the run.
+template <class Work>
+void DecoupledPipeline::go_on(Run& run, Work&& work) {
+  if (Status status = base::attempt("a pipeline", work); !status.ok()) fail(run, std::move(status));
+}
+
+// A run in which the calling thread counts.
+Run& DecoupledPipeline::open(msg::Call* call) {
+  auto made = std::make_unique<Run>();
+  Run& run = *made;
+  run.parent = call;
+  run.out = 1;
+  run.slots.resize(plan_.after.slots);
+  run.readers.assign(plan_.after.slots, kAllReaders);
+  for (uint32_t n = 0; n < run.legs.size(); ++n) run.legs[n].run = &run, run.legs[n].node = n;
+  std::lock_guard lock(mutex_);
+  run.place = open_.size();
+  open_.push_back(std::move(made));
+  stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
+  return run;
+}
+
+// The leg is out; its Inbox has it, or the run has failed.
+void DecoupledPipeline::lend(Run& run, Leg& leg) {
+  {
+    std::lock_guard lock(run.mutex);
+    leg.home = this;
+    const bool left = run.parent->cancelled.load(std::memory_order_acquire);
+    leg.cancelled.store(left || !run.failed.ok(), std::memory_order_release);
+    leg.out = true, ++run.out;
+  }
+  Status status = base::attempt("a queue", [&] { inbox(leg.node).put(&leg); });
+  if (status.ok()) return;
+  {
+    std::lock_guard lock(run.mutex);
+    leg.out = false, --run.out;  // the calling thread still counts
+    if (leg.node == kNode) run.node_over = true;
+    if (leg.node == kAfter) run.after_out = false;
+  }
+  fail(run, std::move(status));
+}
+
+void DecoupledPipeline::begin(Run& run) {
+  Leg& leg = run.legs[kBefore];
+  run.describe(leg);
+  leg.model = run.parent->model;
+  leg.inputs = run.parent->inputs;
+  leg.rows = run.parent->rows;
+  lend(run, leg);
+}
+
+void DecoupledPipeline::receive(msg::Mail&& mail, bus::MailBursts&) {
+  auto& leg = static_cast<Leg&>(*mail.call);
+  Run& run = static_cast<Run&>(*leg.run);
+  {
+    std::lock_guard lock(run.mutex);
+    if (mail.event.last()) {
+      leg.out = false;
+    } else {
+      ++run.out;  // this thread
+    }
+  }
+  go_on(run, [&] { take(run, leg, std::move(mail.event)); });
+  land(run);
+}
+
+void DecoupledPipeline::take(Run& run, Leg& leg, msg::Event&& event) {
+  if (leg.node == kBefore) return begin_node(run, std::move(event));
+  if (leg.node == kNode)
+    keep_answer(run, std::move(event));
+  else
+    pass_on(run, std::move(event));
+  advance(run);
+}
+
+void DecoupledPipeline::begin_node(Run& run, msg::Event&& event) {
+  if (auto* failed = std::get_if<msg::Failed>(&event.what)) return fail(run, std::move(failed->status));
+  Leg& leg = run.legs[kNode];
+  {
+    std::lock_guard lock(run.mutex);
+    for (auto& tensor : std::get<msg::Outputs>(event.what).tensors) {
+      const uint32_t slot = slot_of(tensor.name);
+      run.slots[slot] = std::move(tensor);
+    }
+    if (Status status = run.lend(leg, plan_.node); !status.ok()) {
+      run.node_over = true;
+      run.failed = std::move(status);
+      return;
+    }
+    leg.takes_errors = run.parent->takes_errors;
+    run.asked = run.parent->credit.load(std::memory_order_acquire) > 0;
+    leg.credit.store(run.asked ? 1 : 0, std::memory_order_release);
+  }
+  lend(run, leg);
+}
+
+// The end comes without an answer, or with the last one.
+void DecoupledPipeline::keep_answer(Run& run, msg::Event&& event) {
+  const bool last = event.last();
+  Status status;
+  {
+    std::lock_guard lock(run.mutex);
+    if (last) run.node_over = true;
+    auto* failed = std::get_if<msg::Failed>(&event.what);
+    auto* outputs = std::get_if<msg::Outputs>(&event.what);
+    if (failed && last)
+      status = std::move(failed->status);
+    else if (!failed && !outputs)
+      status = bus::no_answer();
+    else if (failed || !outputs->tensors.empty())
+      run.answers.push_back(std::move(event));
+    run.asked = run.asked && last;
+  }
+  if (status.ok()) return;
+  status.text = "node '" + plan_.node.name + "': " + status.text;
+  fail(run, std::move(status));
+}
+
+// The nodes behind have made an answer. The next one begins when this has been posted.
+void DecoupledPipeline::pass_on(Run& run, msg::Event&& event) {
+  auto* outputs = std::get_if<msg::Outputs>(&event.what);
+  if (auto* failed = std::get_if<msg::Failed>(&event.what)) fail(run, std::move(failed->status));
+  {
+    std::lock_guard lock(run.mutex);
+    if (outputs && run.node_over && run.answers.empty() && run.failed.ok())
+      run.last = std::move(*outputs), outputs = nullptr;
+    if (!run.failed.ok()) outputs = nullptr;
+  }
+  if (outputs) send_answer(run, std::move(event));
+  std::lock_guard lock(run.mutex);
+  run.after_out = false;
+}
+
+// Does what can be done next: an answer goes on, or another one is asked for.
+void DecoupledPipeline::advance(Run& run) {
+  for (;;) {
+    msg::Event next{msg::Failed{}};
+    {
+      std::lock_guard lock(run.mutex);
+      if (!run.failed.ok()) run.answers.clear();
+      if (run.after_out) return;
+      if (run.answers.empty()) break;
+      next = std::move(run.answers.front());
+      run.answers.pop_front();
+      run.after_out = std::holds_alternative<msg::Outputs>(next.what);
+    }
+    auto* outputs = std::get_if<msg::Outputs>(&next.what);
+    if (!outputs) {
+      send_answer(run, std::move(next));
+      continue;
+    }
+    Status status = begin_after(run, std::move(*outputs));
+    if (status.ok()) return;
+    {
+      std::lock_guard lock(run.mutex);
+      run.after_out = false;
+    }
+    return fail(run, std::move(status));
+  }
+  {
+    std::lock_guard lock(run.mutex);
+    if (run.node_over || run.asked || !run.failed.ok() || !run.legs[kNode].out ||
+        run.parent->credit.load(std::memory_order_acquire) <= 0)
+      return;
+    run.asked = true;
+    run.legs[kNode].credit.store(1, std::memory_order_release);
+  }
+  inbox(kNode).poke();
+}
+
+Status DecoupledPipeline::begin_after(Run& run, msg::Outputs&& answer) {
+  Leg& leg = run.legs[kAfter];
+  {
+    std::lock_guard lock(run.mutex);
+    for (const auto& port : plan_.node.outputs) run.slots[port.slot] = {};
+    if (Status status = run.keep(plan_.node, answer); !status.ok()) return status;
+    leg.clear();
+    run.describe(leg);
+    leg.model = run.parent->model;
+    leg.outputs = run.parent->outputs;
+    leg.rows = run.parent->rows;
+    for (const auto& port : plan_.after.inputs) {
+      if (run.slots[port.slot].dtype == msg::DType::kInvalid) continue;
+      leg.inputs.push_back(run.slots[port.slot]);
+      leg.inputs.back().name = port.tensor;
+    }
+  }
+  lend(run, leg);
+  return {};
+}
+
+// An answer of the pipeline, or an error in its place, which is not the end.
+void DecoupledPipeline::send_answer(Run& run, msg::Event&& event) {
+  if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) outputs->final = false;
+  if (auto* failed = std::get_if<msg::Failed>(&event.what)) failed->final = false;
+  run.parent->credit.fetch_sub(1, std::memory_order_acq_rel);
+  bus::post_one(run.parent, std::move(event));
+}
+
+// Some Call has been cancelled, or has got credit.
+void DecoupledPipeline::poke() {
+  bool rouse[3] = {};
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& run : open_) {
+      std::lock_guard inner(run->mutex);
+      const bool left = run->parent->cancelled.load(std::memory_order_acquire);
+      for (Leg& leg : run->legs)
+        if (left && leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel)) rouse[leg.node] = true;
+      Leg& node = run->legs[kNode];
+      if (left || !node.out || run->asked || run->after_out || !run->answers.empty() ||
+          run->parent->credit.load(std::memory_order_acquire) <= 0)
+        continue;
+      run->asked = rouse[kNode] = true;
+      node.credit.store(1, std::memory_order_release);
+    }
+  }
+  for (uint32_t leg : {kBefore, kNode, kAfter})
+    if (rouse[leg]) inbox(leg).poke();
+}
+
+// The legs under way are of no use any more, and are waited for.
+void DecoupledPipeline::fail(Run& run, Status why) {
+  bool rouse[3] = {};
+  {
+    std::lock_guard lock(run.mutex);
+    if (!run.failed.ok()) return;
+    run.failed = std::move(why);
+    run.answers.clear();
+    for (Leg& leg : run.legs)
+      if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel)) rouse[leg.node] = true;
+  }
+  for (uint32_t leg : {kBefore, kNode, kAfter})
+    if (rouse[leg]) inbox(leg).poke();
+}
+
+// The calling thread counts in the run no longer. The last one ends the Call.
+void DecoupledPipeline::land(Run& run) {
+  {
+    std::lock_guard lock(run.mutex);
+    if (--run.out > 0) return;
+  }
+  msg::Call* parent = run.parent;
+  msg::Event event{run.last ? std::move(*run.last) : msg::Outputs{}};
+  if (!run.failed.ok()) event = {msg::Failed{std::move(run.failed)}};
+  parent->times.started = parent->times.computing = std::min(run.legs[kNode].times.started, base::steady_now());
+  parent->times.computed = parent->times.finished = base::steady_now();
+  parent->times.batch_rows = 1;
+  count(*parent, event);
+  {
+    std::lock_guard lock(mutex_);
+    (void)base::take_out(open_, run, &Run::place);
+    stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
+  }
+  bus::post_one(parent, std::move(event));  // the Call is its home's from here on, and this may be gone
+}
+
+void DecoupledPipeline::count(msg::Call& parent, const msg::Event& event) {
+  const auto& t = parent.times;
+  const auto ns = [](base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); };
+  if (auto* failed = std::get_if<msg::Failed>(&event.what))
+    return stats_.add_failure(failed->status.code, ns(t.finished - t.queued));
+  stats_.ran({.at_ms = base::unix_ms(),
+              .whole_ns = ns(t.finished - t.queued),
+              .queue_ns = ns(t.started - t.queued),
+              .infer_ns = ns(t.finished - t.started)});
+}
+
+}  // namespace
+
+std::unique_ptr<msg::Inbox> make_decoupled_pipeline(const PipelinePlan& plan, bus::ModelStats& stats) {
+  const auto at = decoupled_node(plan);
+  base::check(at.has_value(), "a decoupled pipeline has a decoupled node");
+  return std::make_unique<DecoupledPipeline>(cut(plan, *at), stats);
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,194 @@
+#include "sched/decoupled_pipeline.h"
+
+#include "pipeline_lab.h"
+#include "sched/deadline_timer.h"
+#include "sched/decoupled_inbox.h"
+#include "sched/pipeline_cut.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+
+// x -> y: answers with x, x - 1, … down to 1, as fast as it is asked; below 0 it fails.
+class Countdown final : public DecoupledEngine {
+ public:
+  explicit Countdown(int fails_at) : fails_at_(fails_at) {}
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call& call) override {
+    return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(int(floats_of(call.inputs.at(0)).at(0)), fails_at_));
+  }
+
+ private:
+  struct Numbers final : AnswerSeries {
+    Numbers(int first, int fails) : left(first), fails_at(fails) {}
+    std::optional<base::Duration> next_in() const override {
+      return left > 0 ? std::optional<base::Duration>(0ms) : std::nullopt;
+    }
+    base::Result<msg::Event> next() override {
+      if (left == fails_at) return base::failure(Code::kNotFound, "no such number");
+      return msg::Event{msg::Outputs{.tensors = {floats("y", {1, 2}, {float(left--), 0})}, .final = false}};
+    }
+    int left;
+    const int fails_at;
+  };
+  const int fails_at_;
+  msg::ModelSpec spec_ = spec_of(8);
+};
+
+// x -> y, as long as x is at least 2.
+class Fussy final : public Engine {
+ public:
+  const msg::ModelSpec& spec() const override { return spec_; }
+  bool is_inline() const override { return true; }
+  base::Status step(Batch& batch) override {
+    auto values = floats_of(batch.inputs[0]);
+    if (values.at(0) < 2) return base::invalid("too small");
+    batch.outputs = {floats("y", batch.inputs[0].shape, std::move(values))};
+    return {};
+  }
+
+ private:
+  msg::ModelSpec spec_;
+};
+
+std::shared_ptr<bus::Served> fussy() {
+  auto served = std::make_shared<bus::Served>();
+  served->spec = spec_of(8);
+  served->inbox = make_inline(std::make_unique<Fussy>(), served->spec, served->stats);
+  return served;
+}
+
+std::shared_ptr<bus::Served> countdown(int fails_at = -1) {
+  auto served = std::make_shared<bus::Served>();
+  served->spec = spec_of(8);
+  served->spec.decoupled = true;
+  served->inbox = make_decoupled(std::make_unique<Countdown>(fails_at), served->spec, served->stats, {100, 1},
+                                 std::make_shared<TimerThread>());
+  return served;
+}
+
+// Hears one Call: the first value of each answer, "end", or the text of the failure.
+struct Words final : msg::Sink {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::string> all;
+  bool over = false;
+
+  void on(msg::Call&, msg::Event&& event) override {
+    std::lock_guard lock(mutex);
+    if (auto* failed = std::get_if<msg::Failed>(&event.what)) all.push_back(failed->status.text);
+    if (auto* outputs = std::get_if<msg::Outputs>(&event.what); outputs && !outputs->tensors.empty())
+      all.push_back(std::to_string(int(floats_of(outputs->tensors.at(0)).at(0))));
+    if (event.last()) over = true, all.push_back("end");
+    changed.notify_all();
+  }
+  bool until(size_t n) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(10), [&] { return all.size() >= n; });
+  }
+  std::vector<std::string> to_the_end() {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return over; }));
+    return all;
+  }
+};
+
+std::vector<std::string> answers_of(PipelinePlan plan, float value) {
+  Lab lab(std::move(plan));
+  Words words;
+  lab.send(value, [&](msg::Call& call) { call.sink = &words; });
+  auto all = words.to_the_end();
+  lab.idle();
+  return all;
+}
+
+using Heard = std::vector<std::string>;
+
+TEST(DecoupledPipeline, NodesBehindRunForEachAnswerInOrder) {
+  EXPECT_EQ(answers_of(chain({adder(1), countdown(), doubler()}), 3), (Heard{"8", "6", "4", "2", "end"}));
+}
+
+TEST(DecoupledPipeline, TheNodeMayBeTheOnlyOneTheFirstOrTheLast) {
+  EXPECT_EQ(answers_of(chain({countdown()}), 2), (Heard{"2", "1", "end"}));
+  EXPECT_EQ(answers_of(chain({countdown(), adder(10), doubler()}), 2), (Heard{"24", "22", "end"}));
+  EXPECT_EQ(answers_of(chain({doubler(), adder(-1), countdown()}), 2), (Heard{"3", "2", "1", "end"}));
+}
+
+TEST(DecoupledPipeline, NoAnswerOfTheNodeIsNoAnswer) {
+  EXPECT_EQ(answers_of(chain({countdown(), doubler()}), 0), (Heard{"end"}));
+}
+
+TEST(DecoupledPipeline, AFailureOfTheNodeOrBehindItIsTheEnd) {
+  EXPECT_EQ(answers_of(chain({countdown(2), doubler()}), 3), (Heard{"6", "node 'n0': no such number", "end"}));
+  EXPECT_EQ(answers_of(chain({countdown(), fussy(), doubler()}), 3), (Heard{"6", "4", "node 'n1': too small", "end"}));
+}
+
+TEST(DecoupledPipeline, ADecoupledPipelineMayBeANode) {
+  auto inner = std::make_shared<bus::Served>();
+  inner->spec = spec_of(8);
+  inner->spec.decoupled = true;
+  inner->inbox = make_pipeline(chain({countdown(), doubler()}), inner->stats);
+  EXPECT_EQ(answers_of(chain({adder(1), inner, adder(1)}), 1), (Heard{"5", "3", "end"}));
+  EXPECT_EQ(inner->stats.success.count, 1u);
+}
+
+TEST(DecoupledPipeline, WithoutCreditTheNodeWaits) {
+  Lab lab(chain({countdown(), doubler()}));
+  Words words;
+  msg::Call* call = lab.send(4, [&](msg::Call& c) { c.sink = &words, c.credit = 2; });
+  ASSERT_TRUE(words.until(2));
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(words.all, (Heard{"8", "6"}));
+  lab.shard.post([&] {
+    call->credit += 10;
+    lab.served->inbox->poke();
+  });
+  EXPECT_EQ(words.to_the_end(), (Heard{"8", "6", "4", "2", "end"}));
+  lab.idle();
+}
+
+TEST(DecoupledPipeline, AClientThatLeavesEndsIt) {
+  Lab lab(chain({countdown(), doubler()}));
+  Words words;
+  msg::Call* call = lab.send(1'000'000, [&](msg::Call& c) { c.sink = &words, c.credit = 3; });
+  ASSERT_TRUE(words.until(3));
+  lab.shard.post([&] {
+    call->cancelled = true;
+    lab.served->inbox->poke();
+  });
+  EXPECT_EQ(words.to_the_end().back(), "end");
+  lab.idle();
+}
+
+TEST(DecoupledPipeline, ManyCallsGoBesideEachOther) {
+  Lab lab(chain({adder(0), countdown(), doubler()}));
+  std::deque<Words> words(20);
+  for (auto& one : words) lab.send(50, [&](msg::Call& c) { c.sink = &one; });
+  for (auto& one : words) EXPECT_EQ(one.to_the_end().size(), 51u);
+  lab.idle();
+  EXPECT_EQ(lab.served->stats.success.count, 20u);
+}
+
+// x -> a -> b, x -> c; the outputs are those of b and c.
+TEST(PipelineCut, NodesThatDoNotWaitForTheDecoupledOneAreBeforeTheCut) {
+  PipelinePlan plan;
+  plan.slots = 4;
+  plan.inputs = {{"x", 0}};
+  plan.nodes = {{"a", countdown(), {{"x", 0}}, {{"y", 1}}},
+                {"b", adder(1), {{"x", 1}}, {{"y", 2}}},
+                {"c", adder(1), {{"x", 0}}, {{"y", 3}}}};
+  plan.outputs = {{"b", 2}, {"c", 3}};
+  ASSERT_EQ(decoupled_node(plan), 0u);
+  CutPlan parts = cut(plan, 0);
+  ASSERT_EQ(parts.before.nodes.size(), 1u);
+  EXPECT_EQ(parts.before.nodes[0].name, "c");
+  ASSERT_EQ(parts.after.nodes.size(), 1u);
+  EXPECT_EQ(parts.after.nodes[0].name, "b");
+  ASSERT_EQ(parts.after.inputs.size(), 2u);
+  EXPECT_EQ(parts.after.inputs[0].tensor, slot_name(1));
+  EXPECT_EQ(slot_of(parts.after.inputs[1].tensor), 3u);
+}
+
+}  // namespace
+}  // namespace weir::sched
