@@ -200,6 +200,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
   served->spec = std::move(*spec);
   served->inbox = sched::make_pipeline(std::move(linked->plan), served->stats);
   limit(*served, own_limiter(config));
+  cache(*served, config);
   return served;
 }
 

@@ -225,8 +225,8 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
   if (config.versions.kind == msg::VersionPolicy::Kind::kLatest && config.versions.latest == 0)
     return base::invalid("a version policy of the latest 0 versions serves nothing");
   if (auto s = check_warm_up(config); !s.ok()) return s;
-  if (config.response_cache && (config.decoupled || config.engine == kPipeline))
-    return base::invalid("response_cache is for models that answer each request once, and no pipelines");
+  if (config.response_cache && config.decoupled)
+    return base::invalid("response_cache is for models that answer each request once");
   if (auto s = check_dag(config); !s.ok()) return s;
   if (auto s = check_tensors(config.inputs, "input"); !s.ok()) return s;
   return check_tensors(config.outputs, "output");

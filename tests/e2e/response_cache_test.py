@@ -12,6 +12,11 @@ WARM = '''model_warmup { name: "first" batch_size: 1 count: 3
 COLD = '''model_warmup { name: "first"
             inputs { key: "x" value { data_type: TYPE_FP32 dims: 1 input_data_file: "none" } } }'''
 
+ENSEMBLE = '''platform: "ensemble" max_batch_size: 4 response_cache { enable: true }
+    input { name: "x" data_type: TYPE_FP32 dims: 1 } output { name: "y" data_type: TYPE_FP32 dims: 1 }
+    ensemble_scheduling { step { model_name: "plain" model_version: -1
+        input_map { key: "x" value: "x" } output_map { key: "x" value: "y" } } }'''
+
 
 class ResponseCache(harness.Case):
     @classmethod
@@ -20,6 +25,8 @@ class ResponseCache(harness.Case):
         cls.repository.mkdir()
         for name, rules in (('cached', CACHED), ('plain', ''), ('warm', WARM), ('cold', COLD)):
             harness.write_identity_model(cls.repository, name, 4, 1000, rules)
+        (cls.repository / 'ensemble').mkdir()
+        (cls.repository / 'ensemble/config.pbtxt').write_text(ENSEMBLE)
         super().setUpClass()
 
     def infer(self, model, value, *args):
@@ -50,6 +57,14 @@ class ResponseCache(harness.Case):
         for model, cached in (('cached', True), ('plain', False)):
             config = harness.curl(self.server.url(f'/v2/models/{model}/config')).json()
             self.assertEqual(cached, config['response_cache']['enable'])
+
+    def test_what_an_ensemble_has_answered_is_asked_of_none_of_its_models(self):
+        before = self.stats('plain')['execution_count']
+        for value in (81, 82, 81):
+            self.infer('ensemble', value)
+        self.assertEqual(before + 2, self.stats('plain')['execution_count'])
+        inference = self.stats('ensemble')['inference_stats']
+        self.assertEqual([1, 2, 3], [inference[kind]['count'] for kind in ('cache_hit', 'cache_miss', 'success')])
 
     def test_inputs_in_shared_memory_are_cached_by_their_content(self):
         path = f'/dev/shm/weir_e2e_cache_{self.server.port}'
