@@ -19,11 +19,13 @@ ENSEMBLE = '''platform: "ensemble" max_batch_size: 4 response_cache { enable: tr
 
 
 class ResponseCache(harness.Case):
+    serve = ('--metrics-compat', 'triton')
+
     @classmethod
     def setUpClass(cls):
         cls.repository = harness.scratch() / 'repository'
         cls.repository.mkdir()
-        for name, rules in (('cached', CACHED), ('plain', ''), ('warm', WARM), ('cold', COLD)):
+        for name, rules in (('cached', CACHED), ('counted', CACHED), ('plain', ''), ('warm', WARM), ('cold', COLD)):
             harness.write_identity_model(cls.repository, name, 4, 1000, rules)
         (cls.repository / 'ensemble').mkdir()
         (cls.repository / 'ensemble/config.pbtxt').write_text(ENSEMBLE)
@@ -49,6 +51,19 @@ class ResponseCache(harness.Case):
         self.assertEqual(2, inference['cache_hit']['count'])
         self.assertEqual(2, inference['cache_miss']['count'])
         self.assertGreater(inference['cache_miss']['ns'], 0)
+
+    def test_metrics_count_hits_and_misses_of_models_with_a_cache(self):
+        for value in (91, 92, 91):
+            self.infer('counted', value)
+        lines = [l for l in harness.curl(self.server.url('/metrics')).body.decode().splitlines() if '_cache_' in l]
+        of = '{model="counted",version="1"'
+        self.assertIn(f'weir_model_response_cache_total{of},outcome="hit"}} 1', lines)
+        self.assertIn(f'weir_model_response_cache_total{of},outcome="miss"}} 2', lines)
+        self.assertIn(f'nv_cache_num_hits_per_model{of}}} 1', lines)
+        self.assertIn(f'nv_cache_num_misses_per_model{of}}} 2', lines)
+        for kind in ('hit', 'miss'):
+            self.assertTrue(any(l.startswith(f'nv_cache_{kind}_duration_per_model{of}}} ') for l in lines))
+        self.assertEqual([], [l for l in lines if 'model="plain"' in l])
 
     def test_a_model_that_does_not_ask_for_it_has_no_cache(self):
         for _ in range(2):

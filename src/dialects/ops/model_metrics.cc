@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "bus/cache_stats.h"
 #include "bus/memory_use.h"
 #include "dialects/ops/metrics.h"
 
@@ -117,6 +118,43 @@ constexpr Family kTriton[] = {
      [](const ModelStats& s) { return s.compute_output.ns.load() / 1000; }},
 };
 
+struct CacheFamily {
+  std::string_view name, type, help;
+  std::string_view label;  // an extra one, or empty
+  uint64_t (*count)(const bus::CacheStats&);
+};
+
+constexpr CacheFamily kCaches[] = {
+    {"weir_model_response_cache_total", "counter",
+     "Calls of models with response_cache, by whether an answer was there.", ",outcome=\"hit\"",
+     [](const bus::CacheStats& s) { return s.hit.count.load(); }},
+    {"weir_model_response_cache_total", "", "", ",outcome=\"miss\"",
+     [](const bus::CacheStats& s) { return s.miss.count.load(); }},
+};
+
+constexpr CacheFamily kTritonsCaches[] = {
+    {"nv_cache_num_hits_per_model", "counter", "Number of cache hits per model.", "",
+     [](const bus::CacheStats& s) { return s.hit.count.load(); }},
+    {"nv_cache_num_misses_per_model", "counter", "Number of cache misses per model.", "",
+     [](const bus::CacheStats& s) { return s.miss.count.load(); }},
+    {"nv_cache_hit_duration_per_model", "counter", "Total cache hit duration per model, in microseconds.", "",
+     [](const bus::CacheStats& s) { return s.hit.ns.load() / 1000; }},
+    {"nv_cache_miss_duration_per_model", "counter", "Total cache miss duration per model, in microseconds.", "",
+     [](const bus::CacheStats& s) { return s.miss.ns.load() / 1000; }},
+};
+
+// For models that have a response cache.
+template <size_t N>
+void append_caches(std::string& out, const std::vector<Row>& rows, const CacheFamily (&families)[N]) {
+  if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return bus::cache_stats(*row.served); })) return;
+  for (const auto& f : families) {
+    if (!f.type.empty()) head(out, f.name, f.type, f.help);
+    for (const auto& row : rows)
+      if (const auto* cache = bus::cache_stats(*row.served))
+        line(out, f.name, row.labels + std::string(f.label), f.count(*cache));
+  }
+}
+
 template <size_t N>
 void append(std::string& out, const std::vector<Row>& rows, const Family (&families)[N],
             void (*write)(std::string&, std::string_view, std::string_view, uint64_t)) {
@@ -189,6 +227,7 @@ void append_models(std::string& out, const bus::Catalog& catalog) {
   auto all = rows(catalog);
   append(out, all, kFamilies, line);
   append(out, all, kTimes, seconds_line);
+  append_caches(out, all, kCaches);
   append_batches(out, all);
   append_memory(out, all);
   head(out, "weir_model_ready", "gauge", "1 for versions that serve.");
@@ -198,7 +237,11 @@ void append_models(std::string& out, const bus::Catalog& catalog) {
          row.state == bus::ModelState::kReady);
 }
 
-void append_triton(std::string& out, const bus::Catalog& catalog) { append(out, rows(catalog), kTriton, line); }
+void append_triton(std::string& out, const bus::Catalog& catalog) {
+  const auto all = rows(catalog);
+  append(out, all, kTriton, line);
+  append_caches(out, all, kTritonsCaches);
+}
 
 void append_process(std::string& out, std::string_view version) {
   rusage usage{};
