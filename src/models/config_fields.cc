@@ -71,7 +71,7 @@ constexpr ConfigField kFields[] = {
     {"sequence_batching.control_input.control.data_type", kServed, {}},
     {"sequence_batching.control_input.control.bool_false_true", kServed, {}},
     {"sequence_batching.direct.max_queue_delay_microseconds", kServed, {}},
-    {"sequence_batching.direct.minimum_slot_utilization", kShown, "a batch is as large as what waits"},
+    {"sequence_batching.direct.minimum_slot_utilization", kServed, {}},
     {"sequence_batching.oldest.max_candidate_sequences", kServed, {}},
     {"sequence_batching.oldest.preferred_batch_size", kServed, {}},
     {"sequence_batching.oldest.max_queue_delay_microseconds", kServed, {}},

@@ -50,10 +50,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_sequences(const Plan& pl
   if (instances.engines.empty() || spec.any_tensors || spec.decoupled)
     return base::failure(base::Code::kUnimplemented,
                          "sequence_batching goes with models of tensors that answer each request once");
-  spec.batching.dynamic = spec.max_batch > 1;
-  spec.batching.preferred = sequences->preferred, spec.batching.max_delay = sequences->max_delay;
-  spec.batching.preserve_ordering = sequences->preserve_ordering;
-  std::erase_if(spec.batching.preferred, [&](uint32_t size) { return size > spec.max_batch; });
+  sched::share_batches(spec, *sequences);
   auto seen = sched::without_sequence_tensors(spec, *sequences);
   if (!seen) return seen.error();
   for (auto& state : sequences->states)

@@ -1,6 +1,7 @@
 #include "sched/sequence_spec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,8 @@ namespace weir::sched {
 namespace {
 
 using base::Status;
+
+constexpr size_t kMostPreferred = 1024;
 
 Status check_tensor(const msg::TensorSpec* there, msg::DType dtype, const std::string& what, const std::string& model) {
   if (!there) return base::invalid("sequence_batching: model '" + model + "' has no " + what);
@@ -49,6 +52,21 @@ base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whol
     if (!take(out.outputs, state.output)) return twice(state.output);
   }
   return out;
+}
+
+void share_batches(msg::ModelSpec& spec, const msg::SequenceSpec& sequences) {
+  auto& batching = spec.batching;
+  batching.dynamic = spec.max_batch > 1;
+  batching.max_delay = sequences.max_delay;
+  batching.preserve_ordering = sequences.preserve_ordering;
+  batching.preferred = sequences.preferred;
+  std::erase_if(batching.preferred, [&](uint32_t size) { return size > spec.max_batch; });
+  if (sequences.strategy != msg::SequenceSpec::Strategy::kDirect) return;
+  const float share = sequences.minimum_utilization > 0 ? std::min(sequences.minimum_utilization, 1.0F) : 0;
+  const auto enough = uint32_t(std::ceil(double(share) * spec.max_batch));
+  if (enough <= 1) return void(batching.max_delay = base::Duration(0));
+  for (uint32_t size = enough; size <= spec.max_batch && batching.preferred.size() < kMostPreferred; ++size)
+    batching.preferred.push_back(size);
 }
 
 void wait_for_slots(msg::ModelSpec& spec, msg::SequenceSpec& sequences) {

@@ -31,5 +31,35 @@ TEST(SequenceSpec, BehindTheSlotsNoRequestTimesOutAndNoQueueIsFull) {
   EXPECT_TRUE(dropped.empty());
 }
 
+// How many of `waiting` requests that came at 0 s run at once, of a model with 8 rows a batch and 3 s of patience.
+size_t run_at_once(float utilization, size_t waiting) {
+  msg::ModelSpec spec = spec_of(8);
+  msg::SequenceSpec sequences;
+  sequences.max_delay = 3s, sequences.minimum_utilization = utilization;
+  share_batches(spec, sequences);
+  Batcher batcher(spec);
+  std::deque<msg::Call> calls;
+  std::vector<Dropped> dropped;
+  std::vector<msg::Call*> batch;
+  for (size_t i = 0; i < waiting; ++i) {
+    fill(calls.emplace_back(), 1, 0, 1);
+    EXPECT_TRUE(batcher.add(&calls.back(), base::Time(0s), dropped).ok());
+  }
+  batcher.next(base::Time(1s), batch, dropped);
+  return batch.size();
+}
+
+TEST(SequenceSpec, ABatchRunsOnceEnoughSlotsHaveARequest) {
+  EXPECT_EQ(run_at_once(0, 1), 1u);
+  EXPECT_EQ(run_at_once(0.1F, 1), 1u);
+  EXPECT_EQ(run_at_once(0.5F, 3), 0u);
+  EXPECT_EQ(run_at_once(0.5F, 4), 4u);
+  EXPECT_EQ(run_at_once(0.5F, 7), 7u);
+  EXPECT_EQ(run_at_once(1, 7), 0u);
+  EXPECT_EQ(run_at_once(1, 8), 8u);
+  EXPECT_EQ(run_at_once(7, 8), 8u);
+  EXPECT_EQ(run_at_once(-1, 1), 1u);
+}
+
 }  // namespace
 }  // namespace weir::sched
