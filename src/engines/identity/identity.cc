@@ -40,6 +40,22 @@ class Identity final : public sched::Engine {
   std::chrono::microseconds delay_;
 };
 
+// In microseconds: delay_us, or Triton's execute_delay_ms.
+base::Result<uint32_t> delay_of(const msg::ModelSpec& wanted) {
+  for (const auto& [name, unit] : {std::pair<std::string, uint32_t>("delay_us", 1), {"execute_delay_ms", 1000}}) {
+    auto found = wanted.parameters.find(name);
+    if (found == wanted.parameters.end()) continue;
+    const std::string& text = found->second;
+    uint32_t delay = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), delay);
+    if (error != std::errc() || end != text.data() + text.size() || delay > kLongestDelayUs / unit)
+      return base::invalid("parameter '" + name + "' is \"" + text + "\": a whole number from 0 to " +
+                           std::to_string(kLongestDelayUs / unit) + " is expected");
+    return delay * unit;
+  }
+  return 0;
+}
+
 }  // namespace
 
 void name_outputs(std::vector<msg::Tensor>& tensors, const msg::ModelSpec& spec) {
@@ -56,13 +72,9 @@ void name_outputs(std::vector<msg::Tensor>& tensors, const msg::ModelSpec& spec)
 }
 
 base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const Place& place) {
-  uint32_t delay = 0;
-  if (auto p = wanted.parameters.find("delay_us"); p != wanted.parameters.end()) {
-    const std::string& text = p->second;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), delay);
-    if (error != std::errc() || end != text.data() + text.size() || delay > kLongestDelayUs)
-      return base::invalid("parameter 'delay_us' is \"" + text + "\": a whole number from 0 to 60000000 is expected");
-  }
+  auto read = delay_of(wanted);
+  if (!read) return read.error();
+  const uint32_t delay = *read;
   for (size_t i = 0; i < std::min(wanted.inputs.size(), wanted.outputs.size()); ++i)
     if (wanted.inputs[i].dtype != wanted.outputs[i].dtype)
       return base::invalid("output '" + wanted.outputs[i].name + "' is " +

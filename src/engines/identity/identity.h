@@ -4,8 +4,9 @@
 // an input for which no output is declared, under its own name. Without declared inputs those of the request count.
 //
 // It takes any tensors and copies nothing, so it measures what the server costs beside the model. Without a delay it is
-// inline: shards run it themselves, several at once, since it has no state. With the parameter `delay_us` it runs in a
-// lane and sleeps so long in each step, in place of a model that computes for so long. With the parameter `device`
+// inline: shards run it themselves, several at once, since it has no state. With the parameter `delay_us` (or
+// `execute_delay_ms`, as Triton's has it) it runs in a lane and sleeps so long in each step, in place of a model that
+// computes for so long. With the parameter `device`
 // (cuda, cuda:1, host) every byte goes to that device and back, which measures that path (device_identity.h).
 #pragma once
 
@@ -25,7 +26,8 @@ class Devices;
 
 namespace weir::identity {
 
-inline constexpr std::string_view kParameters[] = {"compute", "delay_us", "device", "in_flight", "pinned"};
+inline constexpr std::string_view kParameters[] = {"compute",          "delay_us",  "device",
+                                                   "execute_delay_ms", "in_flight", "pinned"};
 
 // The parts that the parameter `device` needs; null on a server without devices. All outlive the engine. `broken` is
 // called once, from the lane, when the engine cannot go on.

@@ -82,6 +82,20 @@ TEST(Identity, RefusesADelayThatIsNoNumber) {
   }
 }
 
+TEST(Identity, TakesTritonsDelayInMilliseconds) {
+  auto wanted = with_delay("");
+  wanted.parameters["execute_delay_ms"] = "2";
+  auto engine = load(wanted);
+  ASSERT_TRUE(engine.has_value());
+  EXPECT_FALSE((*engine)->is_inline());
+  sched::Batch batch;
+  auto before = std::chrono::steady_clock::now();
+  ASSERT_EQ((*engine)->step(batch), base::Status());
+  EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(2));
+  wanted.parameters["execute_delay_ms"] = "60001";
+  EXPECT_EQ(load(wanted).error().code, base::Code::kInvalidArgument);
+}
+
 TEST(Identity, MayBeSteppedFromManyShardsAtOnce) {
   auto engine = load(with_delay(""));
   auto data = base::Bytes::copy_of("shared");
