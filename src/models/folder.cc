@@ -250,13 +250,13 @@ bool good_model_name(std::string_view name) {
   if (name.empty() || name.size() > 128 || name[0] == '.' || name.find("..") != std::string_view::npos) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
-           c == '-';
+           c == '-' || c == ',';
   });
 }
 
 base::Status bad_name(const std::string& name) {
   return base::invalid("'" + name.substr(0, 128) +
-                       "' cannot be a model's name: letters, digits, '_', '.' and '-' only, at most 128");
+                       "' cannot be a model's name: letters, digits, '_', '.', '-' and ',' only, at most 128");
 }
 
 uint64_t version_number(std::string_view folder) {

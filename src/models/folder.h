@@ -19,7 +19,7 @@
 
 namespace weir::models {
 
-// [A-Za-z0-9_.-]{1,128} without "..", not starting with a dot.
+// [A-Za-z0-9_.,-]{1,128} without "..", not starting with a dot.
 bool good_model_name(std::string_view name);
 base::Status bad_name(const std::string& name);  // says so of another one
 // "1", "42": a version folder's number, or 0.

@@ -11,7 +11,7 @@ namespace weir::models {
 namespace {
 
 TEST(Names, OnlyPlainOnesAreModels) {
-  for (std::string_view good : {"a", "A-1_b.c", "model.v2"}) EXPECT_TRUE(good_model_name(good)) << good;
+  for (std::string_view good : {"a", "A-1_b.c", "model.v2", "nop_-1,-1"}) EXPECT_TRUE(good_model_name(good)) << good;
   EXPECT_TRUE(good_model_name(std::string(128, 'x')));
   for (std::string_view bad : {"", ".", "..", "a..b", ".hidden", "a/b", "a b", "\xc3\xa9", "a\n"})
     EXPECT_FALSE(good_model_name(bad)) << bad;
