@@ -519,6 +519,8 @@ class InferenceRequest:
 
     @staticmethod
     async def _responses(responses):
+        """The first of them is there: reading it does not hold up the loop, where other requests go on."""
+        await asyncio.get_running_loop().run_in_executor(WAITING, responses._wait_for_the_first)
         return responses
 
     @staticmethod
@@ -534,6 +536,9 @@ class Responses:
 
     def __init__(self, number):
         self._number, self._over = number, False
+
+    def _wait_for_the_first(self):
+        worker.pump(lambda: worker.replies.get(self._number, True))
 
     def __iter__(self):
         return self
