@@ -67,6 +67,57 @@ class TritonPythonModel:
             sender.send(flags=FINAL)
 '''
 ASYNC = TOGETHER.replace('def execute', 'async def execute')
+SLOW = '''
+import asyncio
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        for request in requests:
+            await asyncio.sleep(1)
+            text = pb_utils.Tensor('TOLD', request.inputs()[0].as_numpy())
+            request.get_response_sender().send(pb_utils.InferenceResponse([text]), flags=1)
+'''
+RELAYS = '''
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        for request in requests:
+            asked = pb_utils.InferenceRequest(model_name='slow', inputs=request.inputs(), requested_output_names=['TOLD'])
+            for response in await asked.async_exec(decoupled=True):
+                if response.output_tensors():
+                    request.get_response_sender().send(response)
+            request.get_response_sender().send(flags=1)
+'''
+# Says what kind of exception an expression leads to.
+TYPES = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+ARRAY = np.array([1], np.int32)
+X = pb_utils.Tensor('X', ARRAY)
+
+
+def ask(**words):
+    return pb_utils.InferenceRequest(**{'model_name': 'm', 'inputs': [X], 'requested_output_names': ['Y'], **words})
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(r.inputs()[0].as_numpy().reshape(-1)[0].decode()) for r in requests]
+
+    def answer(self, expression):
+        kind = 'nothing'
+        try:
+            eval(expression)
+        except Exception as e:
+            kind = type(e).__name__
+        return pb_utils.InferenceResponse([pb_utils.Tensor('TOLD', np.array([[kind]], dtype=object))])
+'''
 DECOUPLED = '''name: "%s" backend: "python" max_batch_size: 4 %s model_transaction_policy { decoupled: true }
 input [{ name: "DO" data_type: TYPE_STRING dims: [1] }] output [{ name: "TOLD" data_type: TYPE_STRING dims: [1] }]
 instance_group [{ kind: KIND_CPU }]'''
@@ -82,6 +133,8 @@ def repository():
         for name, code, config in (('forks', FORKS, STRINGS % 'forks'), ('shapes', SHAPES, SHAPED % 'shapes'),
                                    ('together', TOGETHER, DECOUPLED % ('together', 'dynamic_batching { }')),
                                    ('in_a_loop', ASYNC, DECOUPLED % ('in_a_loop', 'dynamic_batching { }')),
+                                   ('slow', SLOW, DECOUPLED % ('slow', '')), ('relays', RELAYS, DECOUPLED % ('relays', '')),
+                                   ('types', TYPES, STRINGS % 'types'),
                                    ('apart', TOGETHER, DECOUPLED % ('apart', ''))):
             (folder / name / '1').mkdir(parents=True)
             (folder / name / '1/model.py').write_text(code)
@@ -140,6 +193,31 @@ class Ported(harness.Case):
         for told in self.told('together', ['a', 'wrong', 'b']):
             self.assertIn('ValueError: no luck', told[-1])
         self.assertEqual([['a', '1', '1']], self.told('together', 'a'))
+
+    def test_a_coroutine_that_waits_for_another_models_answers_keeps_no_other_waiting(self):
+        started = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            answers = list(pool.map(lambda order: self.ask('relays/infer_stream', order).body.decode(), 'abcdef'))
+        self.assertEqual([[c] for c in 'abcdef'], [self.texts(answer) for answer in answers])
+        self.assertLess(time.monotonic() - started, 5)
+
+    def test_what_is_of_a_wrong_type_is_refused_where_it_is_made(self):
+        for expression, kind in (
+                ('ask()', 'nothing'), ("ask(correlation_id='a', request_id='b', flags=1)", 'nothing'),
+                ('ask(inputs=[], requested_output_names=[])', 'nothing'), ('ask(inputs=[None])', 'TritonModelException'),
+                ('ask(inputs=None)', 'TypeError'), ('ask(inputs=[ARRAY])', 'TypeError'), ('ask(model_name=None)', 'TypeError'),
+                ('ask(requested_output_names=None)', 'TypeError'), ('ask(requested_output_names=[None])', 'TypeError'),
+                ('ask(correlation_id=None)', 'TypeError'), ('ask(request_id=None)', 'TypeError'),
+                ('ask(model_version=None)', 'TypeError'), ('ask(flags=None)', 'TypeError'),
+                ('pb_utils.InferenceRequest(inputs=[X])', 'TypeError'), ("pb_utils.InferenceRequest(model_name='m')", 'TypeError'),
+                ('pb_utils.InferenceResponse([None])', 'TritonModelException'), ('pb_utils.InferenceResponse(None)', 'TypeError'),
+                ('pb_utils.InferenceResponse([])', 'nothing'), ('pb_utils.Tensor(None, ARRAY)', 'TypeError'),
+                ("pb_utils.Tensor('Y', None)", 'TypeError'), ("pb_utils.Tensor.from_dlpack('Y', None)", 'TritonModelException'),
+                ("pb_utils.Tensor.from_dlpack('', X)", 'TritonModelException'), ("pb_utils.Logger.log('x', None)", 'TypeError'),
+                ("pb_utils.Logger.log('x', 1)", 'TypeError'), ("pb_utils.Logger.log('x', pb_utils.Logger.WARNING)", 'nothing'),
+                ('pb_utils.Logger.log_info(None)', 'TypeError'), ("pb_utils.Logger.log_error('x')", 'nothing')):
+            told = self.ask('types/infer', expression).json()
+            self.assertEqual([kind], told.get('outputs', [told])[0].get('data'), expression)
 
     def test_a_request_that_the_model_lets_go_ends_alone(self):
         told = self.told('together', ['a', 'lost', 'b'])

@@ -210,14 +210,31 @@ class ModelConfig:
         ours.update(tensor)
 
 
+pb_utils.LogLevel = enum.IntEnum('LogLevel', {'INFO': 0, 'WARNING': 1, 'ERROR': 2, 'VERBOSE': 3})
+
+
+def check_types(where, *values):
+    """As Triton's own classes have it, which are C++: for each (name, value, types), TypeError where the value is of none."""
+    for name, value, types in values:
+        if not isinstance(value, types):
+            raise TypeError(f'{where}: {name} must not be {type(value).__name__}')
+
+
+def check_number(where, **values):
+    for name, value in values.items():
+        if not hasattr(value, '__index__'):
+            raise TypeError(f'{where}: {name} must be a whole number, not {type(value).__name__}')
+
+
 @public
 class Logger:
-    INFO, WARNING, ERROR, VERBOSE = range(4)
+    INFO, WARNING, ERROR, VERBOSE = pb_utils.LogLevel
     LEVELS = (6, 4, 3, 7)
 
     @staticmethod
     def log(message, level=INFO):
-        lines = str(message).splitlines() or ['']
+        check_types('Logger', ('message', message, (str, bytes)), ('level', level, pb_utils.LogLevel))
+        lines = (message if isinstance(message, str) else message.decode(errors='replace')).splitlines() or ['']
         sys.stderr.write(''.join(f'<{Logger.LEVELS[int(level)]}>{line}\n' for line in lines))
         sys.stderr.flush()
 
@@ -238,9 +255,6 @@ class Logger:
         Logger.log(message, Logger.VERBOSE)
 
 
-pb_utils.LogLevel = enum.IntEnum('LogLevel', {'INFO': 0, 'WARNING': 1, 'ERROR': 2, 'VERBOSE': 3})
-
-
 @public
 class Tensor:
     """A name and an array. An input's array lies in memory that the server shares with this process: as long as the model
@@ -249,12 +263,12 @@ class Tensor:
     __slots__ = ('_name', '_array', '_number', '_shape', '_region', '_at', '_size')
 
     def __init__(self, name, array):
-        if not isinstance(array, np.ndarray):
-            raise TritonModelException(f'Tensor takes a numpy array, not {type(array).__name__}')
+        check_types('Tensor', ('name', name, (str, bytes)), ('its array', array, np.ndarray))
         self._number = NUMBERS.get(array.dtype) or numpy_to_triton_type(array.dtype)
         if self._number is None:
             raise TritonModelException(f"Tensor '{name}': there is no type for numpy's {array.dtype}")
-        self._name, self._array, self._shape, self._region = str(name), array, array.shape, None
+        name = name if isinstance(name, str) else name.decode()
+        self._name, self._array, self._shape, self._region = name, array, array.shape, None
 
     @classmethod
     def _of(cls, name, number, shape, region, at, size):
@@ -296,6 +310,8 @@ class Tensor:
         if hasattr(source, '__dlpack__'):
             check_device(source.__dlpack_device__()[0])
             source = source.__dlpack__()
+        if not name or type(source).__name__ != 'PyCapsule':
+            raise TritonModelException('from_dlpack() takes a name and a capsule, or what has __dlpack__()')
         return from_capsule(str(name), source)
 
     def __dlpack__(self, stream=None):
@@ -391,13 +407,19 @@ def check_parameters(parameters):
     return parameters
 
 
+def list_of_tensors(where, tensors):
+    tensors = list(tensors)  # None is none
+    if any(tensor is None for tensor in tensors):
+        raise TritonModelException(f'{where}: None is no Tensor')
+    check_types(where, *(('a tensor', tensor, Tensor) for tensor in tensors))
+    return tensors
+
+
 @public
 class InferenceResponse:
     def __init__(self, output_tensors=(), error=None, parameters=None):
-        self._tensors, self._error, self._parameters = list(output_tensors), error, check_parameters(parameters)
-        for tensor in self._tensors:
-            if not isinstance(tensor, Tensor):
-                raise TritonModelException(f'InferenceResponse takes Tensors, not {type(tensor).__name__}')
+        self._tensors = list_of_tensors('InferenceResponse', output_tensors)
+        self._error, self._parameters = error, check_parameters(parameters)
 
     def output_tensors(self):
         return self._tensors
@@ -436,9 +458,18 @@ class InferenceTrace:
 class InferenceRequest:
     """A request of a client, or one that the model makes to another model by exec() or async_exec()."""
 
-    def __init__(self, request_id='', correlation_id=0, inputs=(), requested_output_names=(), model_name='', model_version=-1,
-                 flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
-        self._id, self._correlation_id, self._inputs = request_id, correlation_id, list(inputs)
+    _again = False  # the model wants it in another execute()
+
+    def __init__(self, request_id='', correlation_id=0, inputs=None, requested_output_names=(), model_name=None,
+                 model_version=-1, flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
+        check_types('InferenceRequest', ('request_id', request_id, (str, bytes)), ('model_name', model_name, (str, bytes)),
+                    ('requested_output_names', requested_output_names, (list, tuple)),
+                    *(('an output', name, (str, bytes)) for name in requested_output_names or ()))
+        if not isinstance(correlation_id, str):
+            check_number('InferenceRequest', correlation_id=correlation_id)
+        check_number('InferenceRequest', model_version=model_version, flags=flags, timeout=timeout)
+        self._id, self._correlation_id = request_id if isinstance(request_id, str) else request_id.decode(), correlation_id
+        self._inputs = list_of_tensors('InferenceRequest', inputs)
         self._outputs, self._flags, self._timeout = list(requested_output_names), flags, timeout
         self._parameters, self._number, self._sender = check_parameters(parameters), None, None
         self._trace, self._made = trace, ()
@@ -1146,7 +1177,7 @@ class Worker:
         model = request._model.decode() if isinstance(request._model, bytes) else str(request._model)
         parts = [pack_text(model), pack_text(request._version), pack_text(request._id),
                  pack_list([pack_text(str(k)) + pack_value(v) for k, v in request._sent_parameters().items()]),
-                 pack_list([pack_text(str(name)) for name in request._outputs])]
+                 pack_list([pack_text(name if isinstance(name, str) else name.decode()) for name in request._outputs])]
         tensors, data, end = self.lay_out_tensors(request._inputs, 0)
         with self.writing:
             self.asked += 1
