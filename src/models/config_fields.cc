@@ -87,7 +87,7 @@ constexpr ConfigField kFields[] = {
     {"sequence_batching.state.initial_state.name", kServed, {}},
     {"sequence_batching.state.use_same_buffer_for_input_output", kShown, "states are copied"},
     {"sequence_batching.state.use_growable_memory", kShown, "a state is as large as the model makes it"},
-    {"sequence_batching.iterative_sequence", kRefused, "a request is not scheduled again by its model"},
+    {"sequence_batching.iterative_sequence", kServed, {}},
     {"ensemble_scheduling.step.model_name", kServed, {}},
     {"ensemble_scheduling.step.model_version", kServed, {}},
     {"ensemble_scheduling.step.input_map", kServed, {}},

@@ -12,6 +12,7 @@
 #include "models/config_fields.h"
 #include "models/model_config.h"
 #include "models/pbtxt_sequence.h"
+#include "sched/sequence_inbox.h"
 
 namespace weir::models {
 namespace {
@@ -267,9 +268,26 @@ class PbtxtReading {
 
   base::Status sequence() {
     if (!in_.has_sequence_batching()) return {};
+    if (in_.sequence_batching().iterative_sequence()) return iterative_sequence();
     auto read = read_sequence(in_.sequence_batching());
     if (!read) return read.error();
     out_.sequence = std::make_shared<msg::SequenceSpec>(std::move(*read));
+    return {};
+  }
+
+  // Each request is a sequence of its own, which the model asks for again until it is done with it: engine python's
+  // worker does that, with as many at once as there are slots.
+  base::Status iterative_sequence() {
+    const auto& in = in_.sequence_batching();
+    if (engine() != "python" || in.control_input_size() > 0 || in.state_size() > 0)
+      return base::failure(base::Code::kUnimplemented,
+                           "field 'sequence_batching.iterative_sequence' is for backend python, without control_input "
+                           "and state");
+    out_.batching.dynamic = out_.batching_given = in_.max_batch_size() > 1 && !out_.decoupled;
+    int32_t slots = 0;  // as many as a batch has rows
+    if (in.has_oldest()) slots = std::clamp(in.oldest().max_candidate_sequences(), 0, int32_t(sched::kMostCandidates));
+    if (in.has_oldest() && slots == 0) slots = sched::kDefaultCandidates;
+    out_.parameters["iterative_sequence"] = std::to_string(slots);
     return {};
   }
 

@@ -55,5 +55,23 @@ TEST(SequenceConfig, SequenceBatchingThatCannotWorkIsRefused) {
         << text;
 }
 
+TEST(SequenceConfig, IterativeSequencesAreForPythonModelsWithoutControls) {
+  auto slots = [](const std::string& text) {
+    auto config = parse_pbtxt(
+        "backend: 'python' max_batch_size: 4 sequence_batching { iterative_sequence: true " + text + " }", "p", {});
+    if (!config) return config.error().text;
+    EXPECT_EQ(config->sequence, nullptr);
+    EXPECT_TRUE(config->batching.dynamic);
+    return config->parameters.at("iterative_sequence");
+  };
+  EXPECT_EQ(slots(""), "0");
+  EXPECT_EQ(slots("direct { }"), "0");
+  EXPECT_EQ(slots("oldest { max_candidate_sequences: 9 }"), "9");
+  EXPECT_NE(slots("oldest { }"), "0");
+  EXPECT_EQ(slots("oldest { max_candidate_sequences: -9 }"), slots("oldest { }"));
+  EXPECT_NE(slots("state { input_name: 'a' output_name: 'b' }").find("without control_input and state"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::models

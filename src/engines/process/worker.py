@@ -537,8 +537,12 @@ class InferenceRequest:
         return self._trace
 
     def set_release_flags(self, flags):
-        if flags != pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL:
-            raise TritonModelException('requests are not scheduled again: release flags must be RELEASE_ALL')
+        if flags not in (pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL, pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE):
+            raise TritonModelException(f'release flags are ALL or RESCHEDULE, not {flags}')
+        again = flags == pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
+        if again and not worker.slots:
+            raise TritonModelException('requests are scheduled again only with sequence_batching { iterative_sequence: true }')
+        self._again = again
 
     def exec(self, decoupled=False):
         return Responses(worker.ask(self, MANY)) if decoupled else worker.wait_for(worker.ask(self))
@@ -947,6 +951,10 @@ class Worker:
         self.decoupled = False
         self.kinds = {}  # of outputs, by name
         self.parsed, self.layouts = {}, {}  # documents of requests as they were read, and of answers as they were laid out
+        # A model of iterative sequences works on `slots` requests at once (0: requests run once), `most` of them in one
+        # execute(). Where it is decoupled, `active` are those, and `waiting` those that come after them.
+        self.slots = self.most = 0
+        self.active, self.waiting = [], collections.deque()
         self.file = self.instance = ''
         self.pid = os.getpid()
 
@@ -1267,19 +1275,26 @@ class Worker:
                   'instance_group': [{'name': f'{name}_0', 'kind': 'KIND_CPU', 'count': 1, 'gpus': []}],
                   'default_model_filename': os.path.basename(self.file), 'parameters': parameters, 'model_warmup': [],
                   'model_transaction_policy': {'decoupled': bool(decoupled)}}
-        if dynamic:
+        iterative = parameters.pop('iterative_sequence', None)
+        if iterative:
+            config['sequence_batching'] = {'iterative_sequence': True}
+        elif dynamic:
             config['dynamic_batching'] = {}
         model_class = self.import_model()
         config = self.complete(model_class, config)
         self.decoupled = using_decoupled_model_transaction_policy(config)
         self.kinds = {t['name']: TYPES.index(t['data_type'].removeprefix('TYPE_')) for t in config['output']}
+        if iterative:
+            self.most = max(1, config['max_batch_size'])
+            self.slots = max(0, int(iterative['string_value'])) or self.most
         self.model = model_class()
         if hasattr(self.model, 'initialize'):
             self.model.initialize({
                 'model_config': json.dumps(config), 'model_instance_kind': 'CPU', 'model_instance_name': self.instance,
                 'model_instance_device_id': '0', 'model_repository': os.path.dirname(os.path.dirname(self.file)),
                 'model_version': version, 'model_name': name})
-        return struct.pack('<IBB', config['max_batch_size'], self.decoupled, 'dynamic_batching' in config) + \
+        return struct.pack('<IBB', config['max_batch_size'], self.decoupled,
+                           dynamic if iterative else 'dynamic_batching' in config) + \
             pack_list([pack_spec(t) for t in config['input']]) + pack_list([pack_spec(t) for t in config['output']])
 
     def import_model(self):
@@ -1340,7 +1355,9 @@ class Worker:
             thread = threading.Thread(target=self.run_loop, daemon=True)
             thread.start()
             self.loop_thread = thread.ident
-        asyncio.run_coroutine_threadsafe(coroutine, self.loop).add_done_callback(lambda future: self.ended(future, senders))
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        future.add_done_callback(lambda future: self.ended(future, senders))
+        return future
 
     def run_loop(self):
         try:
@@ -1403,7 +1420,19 @@ class Worker:
             f"Failed to process the request(s) for model instance '{self.instance}', message: {kind}{e}"))
 
     def responses(self, requests):
-        """One response for each request, whatever the model does."""
+        """One response for each request. Those that the model wants again are in its next execute()."""
+        if not self.slots:
+            return self.responses_of_one(requests)
+        made, left = {}, requests
+        while left:
+            for request in left:
+                request._again = False
+            made.update({r._number: response for r, response in zip(left, self.responses_of_one(left))})
+            left = [r for r in left if r._again]
+        return [made[r._number] for r in requests]
+
+    def responses_of_one(self, requests):
+        """One response for each request of an execute(), whatever the model does."""
         returned, wrong = [None] * len(requests), None
         before = asyncio.all_tasks(self.loop) if self.loop else set()
         try:
@@ -1411,20 +1440,27 @@ class Worker:
             if result is not None and (not isinstance(result, (list, tuple)) or len(result) != len(requests)):
                 raise TritonModelException('execute() must return a list of as many responses as there are requests')
             returned = returned if result is None else result
-            pending = [r for r, response in zip(requests, returned) if response is None]
+            pending = [r for r, response in zip(requests, returned) if response is None and not r._again]
             if pending:
                 self.wait_for_senders(pending, before)
         except Exception as e:
             wrong = self.failure(e)
+            for request in requests:
+                request._again = False
         return [self.response(*pair, wrong) for pair in zip(requests, returned)]
 
     def response(self, request, returned, wrong):
         """The first that the request's sender has sent, or else the one that execute() has returned."""
+        if request._again and returned is None:
+            return None
         if request._sender and request._sender.responses:
             return request._sender.responses[0]
         if wrong and (returned is None or not isinstance(returned, InferenceResponse)):
             return wrong
         try:
+            if request._again:
+                request._again = False
+                raise TritonModelException('Expected a None object in the execute function return list for rescheduled request')
             if returned is None:
                 raise TritonModelException('execute() returned no response to a request, and its response sender sent none')
             if not isinstance(returned, InferenceResponse):
@@ -1502,14 +1538,36 @@ class Worker:
 
     def run_decoupled(self, number, parsed, _):
         requests = [InferenceRequest._of(p, self.inputs, self.kinds) for p in parsed]
+        if self.slots:
+            self.waiting.extend(requests)
+        else:
+            self.begin(requests)
+        requests = None
+        self.send(RETURNED, self.flags(), number)
+
+    def begin(self, requests):
+        """One execute() of a decoupled model. The future of its coroutine."""
         senders = [r.get_response_sender() for r in requests]
         try:
             result = self.model.execute(requests)
-            self.start(result, senders) if inspect.iscoroutine(result) else self.check_result(result)
+            if inspect.iscoroutine(result):
+                return self.start(result, senders)
+            self.check_result(result)
         except Exception as e:
             self.fail(senders, e)
-        requests = senders = result = None
-        self.send(RETURNED, self.flags(), number)
+        return None
+
+    def step_iterative(self):
+        """One execute() with requests that the model has worked on longest ago, and new ones where it is done with others."""
+        while self.waiting and len(self.active) < self.slots:
+            self.active.append(self.waiting.popleft())
+        requests, self.active = self.active[:self.most], self.active[self.most:]
+        requests = [r for r in requests if not r.is_cancelled()]  # nobody waits for it
+        for request in requests:
+            request._again = False
+        if requests and (future := self.begin(requests)):
+            concurrent.futures.wait([future])
+        self.active += [r for r in requests if r._again and not r._sender.over]
 
     def end_lost(self, number):
         """The model has let a response sender go. Where that was not closed, nobody else can end the request."""
@@ -1557,9 +1615,19 @@ class Worker:
         self.pump(lambda: self.backlog)
         return self.backlog.popleft()
 
+    def order_at_hand(self):
+        try:
+            return self.orders.get_nowait()
+        except queue.Empty:
+            return None
+
     def serve(self):
         while True:
-            kind, _, number, offset, size = self.next_order()
+            order = self.order_at_hand() if self.active or self.waiting else self.next_order()
+            if order is None:
+                self.step_iterative()
+                continue
+            kind, _, number, offset, size = order
             if kind == RUN:
                 (self.run_decoupled if self.decoupled else self.run)(number, offset, size)
             elif kind == LOST:
