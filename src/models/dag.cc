@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/encoding.h"
+#include "sched/pipeline_cut.h"
 
 namespace weir::models {
 namespace {
@@ -53,6 +54,9 @@ class Linking {
                       &Linking::nodes, &Linking::outputs})
       if (auto s = (this->*step)(); !s.ok()) return s;
     prune();
+    if (!sched::chained(out_.plan))
+      return base::failure(base::Code::kUnimplemented,
+                           "two of its models may answer any number of times, and neither waits for the other");
     out_.plan.slots = slots_;
     out_.spec.platform = "ensemble";  // as Triton calls it
     return std::move(out_);
@@ -64,10 +68,6 @@ class Linking {
       auto served = find_(node.model, node.version);
       if (!served)
         return base::failure(served.error().code, "node " + in_quotes(node.name) + ": " + served.error().text);
-      if ((*served)->spec.decoupled && out_.spec.decoupled)
-        return base::failure(base::Code::kUnimplemented,
-                             "node " + in_quotes(node.name) + ": model " + in_quotes(node.model) +
-                                 " is decoupled, and so is another node: one may answer any number of times");
       out_.spec.decoupled = out_.spec.decoupled || (*served)->spec.decoupled;
       served_.push_back(std::move(*served));
       left_.push_back(left_.size());

@@ -32,9 +32,24 @@ struct Run : PipelineRun {
 
   size_t place = 0;                  // under the pipeline's mutex; this and what follows: under the run's
   std::deque<msg::Event> answers{};  // of the node, that have not gone on: one, and its end
-  bool asked = false;                // the node has been given credit for its next answer
+  bool asked[3] = {};                // legs that have credit for their next answer
   bool after_out = false, node_over = false;
   std::optional<msg::Outputs> last{};  // the answer with which the Call ends
+
+  // Both under mutex. Credit for the first answer of a leg that is about to be out, if the Call has some; and for the
+  // next one of a leg that is: whether it has got it.
+  void begin_asking(uint32_t leg) {
+    asked[leg] = parent->credit.load(std::memory_order_acquire) > 0;
+    legs[leg].credit.store(asked[leg] ? 1 : 0, std::memory_order_release);
+  }
+  bool ask(uint32_t leg) {
+    if (!legs[leg].out || asked[leg] || !failed.ok() || parent->credit.load(std::memory_order_acquire) <= 0)
+      return false;
+    asked[leg] = true;
+    legs[leg].credit.store(1, std::memory_order_release);
+    return true;
+  }
+  bool ask_node() { return !node_over && !after_out && answers.empty() && ask(kNode); }
 };
 
 class DecoupledPipeline final : public ProxyInbox {
@@ -42,6 +57,7 @@ class DecoupledPipeline final : public ProxyInbox {
   DecoupledPipeline(CutPlan plan, bus::ModelStats& stats)
       : ProxyInbox(Receives::kDeferred),
         plan_(std::move(plan)),
+        decoupled_behind_(decoupled_node(plan_.after).has_value()),
         stats_(stats),
         before_(make_pipeline(plan_.before, inner_stats_)),
         after_(make_pipeline(plan_.after, inner_stats_)) {}
@@ -65,6 +81,9 @@ class DecoupledPipeline final : public ProxyInbox {
   void begin_node(Run& run, msg::Event&& event);
   void keep_answer(Run& run, msg::Event&& event);
   void pass_on(Run& run, msg::Event&& event);
+  void pass_piece(Run& run, Leg& leg, msg::Event&& event);
+  // Whether the nodes behind have come to the end of the answers that they make of one.
+  bool is_end(const msg::Outputs& outputs) const { return decoupled_behind_ && outputs.tensors.empty(); }
   void advance(Run& run);
   Status begin_after(Run& run, msg::Outputs&& answer);
   void send_answer(Run& run, msg::Event&& event);
@@ -73,6 +92,7 @@ class DecoupledPipeline final : public ProxyInbox {
   void count(msg::Call& parent, const msg::Event& event);
 
   const CutPlan plan_;
+  const bool decoupled_behind_;
   bus::ModelStats& stats_;
   bus::ModelStats inner_stats_;  // nobody reads them: the nodes count for themselves
   const std::unique_ptr<msg::Inbox> before_, after_;
@@ -158,6 +178,7 @@ void DecoupledPipeline::receive(msg::Mail&& mail, bus::MailBursts&) {
 
 void DecoupledPipeline::take(Run& run, Leg& leg, msg::Event&& event) {
   if (leg.node == kBefore) return begin_node(run, std::move(event));
+  if (leg.node == kAfter && !event.last()) return pass_piece(run, leg, std::move(event));
   if (leg.node == kNode)
     keep_answer(run, std::move(event));
   else
@@ -180,8 +201,7 @@ void DecoupledPipeline::begin_node(Run& run, msg::Event&& event) {
       return;
     }
     leg.takes_errors = run.parent->takes_errors;
-    run.asked = run.parent->credit.load(std::memory_order_acquire) > 0;
-    leg.credit.store(run.asked ? 1 : 0, std::memory_order_release);
+    run.begin_asking(kNode);
   }
   lend(run, leg);
 }
@@ -201,11 +221,26 @@ void DecoupledPipeline::keep_answer(Run& run, msg::Event&& event) {
       status = bus::no_answer();
     else if (failed || !outputs->tensors.empty())
       run.answers.push_back(std::move(event));
-    run.asked = run.asked && last;
+    if (!last) run.asked[kNode] = false;
   }
   if (status.ok()) return;
   status.text = "node '" + plan_.node.name + "': " + status.text;
   fail(run, std::move(status));
+}
+
+// One of several answers that the nodes behind make of one: another of them is decoupled.
+void DecoupledPipeline::pass_piece(Run& run, Leg& leg, msg::Event&& event) {
+  {
+    std::lock_guard lock(run.mutex);
+    if (!run.failed.ok()) return;
+  }
+  send_answer(run, std::move(event));
+  {
+    std::lock_guard lock(run.mutex);
+    run.asked[leg.node] = false;
+    if (!run.ask(leg.node)) return;
+  }
+  after_->poke();
 }
 
 // The nodes behind have made an answer. The next one begins when this has been posted.
@@ -214,9 +249,9 @@ void DecoupledPipeline::pass_on(Run& run, msg::Event&& event) {
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) fail(run, std::move(failed->status));
   {
     std::lock_guard lock(run.mutex);
-    if (outputs && run.node_over && run.answers.empty() && run.failed.ok())
+    if (outputs && !is_end(*outputs) && run.node_over && run.answers.empty() && run.failed.ok())
       run.last = std::move(*outputs), outputs = nullptr;
-    if (!run.failed.ok()) outputs = nullptr;
+    if (!run.failed.ok() || (outputs && is_end(*outputs))) outputs = nullptr;
   }
   if (outputs) send_answer(run, std::move(event));
   std::lock_guard lock(run.mutex);
@@ -251,11 +286,7 @@ void DecoupledPipeline::advance(Run& run) {
   }
   {
     std::lock_guard lock(run.mutex);
-    if (run.node_over || run.asked || !run.failed.ok() || !run.legs[kNode].out ||
-        run.parent->credit.load(std::memory_order_acquire) <= 0)
-      return;
-    run.asked = true;
-    run.legs[kNode].credit.store(1, std::memory_order_release);
+    if (!run.ask_node()) return;
   }
   inbox(kNode).poke();
 }
@@ -271,6 +302,8 @@ Status DecoupledPipeline::begin_after(Run& run, msg::Outputs&& answer) {
     leg.model = run.parent->model;
     leg.outputs = run.parent->outputs;
     leg.rows = run.parent->rows;
+    leg.takes_errors = decoupled_behind_ && run.parent->takes_errors;
+    if (decoupled_behind_) run.begin_asking(kAfter);
     for (const auto& port : plan_.after.inputs) {
       if (run.slots[port.slot].dtype == msg::DType::kInvalid) continue;
       leg.inputs.push_back(run.slots[port.slot]);
@@ -299,12 +332,9 @@ void DecoupledPipeline::poke() {
       const bool left = run->parent->cancelled.load(std::memory_order_acquire);
       for (Leg& leg : run->legs)
         if (left && leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel)) rouse[leg.node] = true;
-      Leg& node = run->legs[kNode];
-      if (left || !node.out || run->asked || run->after_out || !run->answers.empty() ||
-          run->parent->credit.load(std::memory_order_acquire) <= 0)
-        continue;
-      run->asked = rouse[kNode] = true;
-      node.credit.store(1, std::memory_order_release);
+      if (left) continue;
+      rouse[kNode] = run->ask_node() || rouse[kNode];
+      rouse[kAfter] = (decoupled_behind_ && run->ask(kAfter)) || rouse[kAfter];
     }
   }
   for (uint32_t leg : {kBefore, kNode, kAfter})

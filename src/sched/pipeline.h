@@ -49,7 +49,7 @@ struct PipelinePlan {
   std::vector<PipelinePort> outputs;
 };
 
-// `stats` outlives the Inbox, which outlives its Calls. With a node that is decoupled, one at most:
+// `stats` outlives the Inbox, which outlives its Calls. With nodes that are decoupled:
 // sched/decoupled_pipeline.h.
 std::unique_ptr<msg::Inbox> make_pipeline(PipelinePlan plan, bus::ModelStats& stats);
 

@@ -38,6 +38,13 @@ std::optional<uint32_t> decoupled_node(const PipelinePlan& plan) {
   return std::nullopt;
 }
 
+bool chained(const PipelinePlan& plan) {
+  const auto at = decoupled_node(plan);
+  if (!at) return true;
+  const CutPlan parts = cut(plan, *at);
+  return !decoupled_node(parts.before) && chained(parts.after);
+}
+
 CutPlan cut(const PipelinePlan& plan, uint32_t at) {
   const auto waits = waiting_for(plan, at);
   CutPlan out;

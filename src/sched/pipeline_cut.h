@@ -18,6 +18,8 @@ struct CutPlan {
 
 // The first decoupled node; nothing where there is none.
 std::optional<uint32_t> decoupled_node(const PipelinePlan& plan);
+// Whether each of the decoupled nodes waits for the one before.
+bool chained(const PipelinePlan& plan);
 // Behind the cut are the nodes that wait for node `at`. Inputs and outputs that the parts have for each other are named
 // by slot_name().
 CutPlan cut(const PipelinePlan& plan, uint32_t at);

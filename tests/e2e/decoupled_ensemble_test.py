@@ -61,6 +61,8 @@ MODELS = {
                                                 STEP % ('plus', 'X', 'o', 'Y', 'OUT')))), None),
     'twice': (ENSEMBLE % ('twice', ', '.join((STEP % ('counter', 'X', 'N', 'I', 'j'),
                                               STEP % ('counter', 'X', 'j', 'I', 'OUT')))), None),
+    'beside': (ENSEMBLE % ('beside', ', '.join((STEP % ('counter', 'X', 'N', 'I', 'j'),
+                                                STEP % ('counter', 'X', 'N', 'I', 'OUT')))), None),
     'saying_so': ((ENSEMBLE % ('saying_so', BEFORE.replace('"more"', '"OUT"'))) +
                   ' model_transaction_policy { decoupled: true }', None)}
 
@@ -143,10 +145,13 @@ class DecoupledEnsemble(harness.GrpcCase):
     def test_an_ensemble_may_say_that_it_is_decoupled(self):
         self.assertEqual([3], self.stream(request('saying_so', 2)))
 
-    def test_two_decoupled_steps_are_refused(self):
+    def test_each_answer_of_a_step_may_be_several_of_the_next(self):
+        self.assertEqual([0, 0, 1, 0, 1, 2], self.stream(request('twice', 4)))
+
+    def test_decoupled_steps_that_do_not_wait_for_each_other_are_refused(self):
         index = curl(self.server.url('/v2/repository/index'), data='{}').json()
-        twice, = [m for m in index if m['name'] == 'twice']
-        self.assertIn('so is another node', twice['reason'])
+        beside, = [m for m in index if m['name'] == 'beside']
+        self.assertIn('neither waits for the other', beside['reason'])
 
 
 if __name__ == '__main__':

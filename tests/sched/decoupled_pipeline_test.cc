@@ -87,6 +87,10 @@ struct Words final : msg::Sink {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, std::chrono::seconds(10), [&] { return all.size() >= n; });
   }
+  size_t size() {
+    std::lock_guard lock(mutex);
+    return all.size();
+  }
   std::vector<std::string> to_the_end() {
     std::unique_lock lock(mutex);
     EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return over; }));
@@ -131,6 +135,32 @@ TEST(DecoupledPipeline, ADecoupledPipelineMayBeANode) {
   inner->inbox = make_pipeline(chain({countdown(), doubler()}), inner->stats);
   EXPECT_EQ(answers_of(chain({adder(1), inner, adder(1)}), 1), (Heard{"5", "3", "end"}));
   EXPECT_EQ(inner->stats.success.count, 1u);
+}
+
+TEST(DecoupledPipeline, EachAnswerMayBeSeveralBehindIt) {
+  const Heard all{"3", "2", "1", "2", "1", "1", "end"};
+  EXPECT_EQ(answers_of(chain({countdown(), countdown()}), 3), all);
+  EXPECT_EQ(answers_of(chain({adder(0), countdown(), adder(0), countdown(), adder(0)}), 3), all);
+  EXPECT_EQ(answers_of(chain({countdown(), countdown(), countdown()}), 2), (Heard{"2", "1", "1", "1", "end"}));
+  EXPECT_EQ(answers_of(chain({countdown(), countdown(2), doubler()}), 3),
+            (Heard{"6", "node 'n1': no such number", "end"}));
+}
+
+TEST(DecoupledPipeline, WithoutCreditNodesBehindWait) {
+  Lab lab(chain({countdown(), countdown()}));
+  Words words;
+  msg::Call* call = lab.send(3, [&](msg::Call& c) { c.sink = &words, c.credit = 2; });
+  for (size_t heard : {2, 4, 6}) {
+    ASSERT_TRUE(words.until(heard));
+    std::this_thread::sleep_for(20ms);
+    EXPECT_FALSE(heard < 6 && words.size() > heard);
+    lab.shard.post([&] {
+      call->credit += 2;
+      lab.served->inbox->poke();
+    });
+  }
+  EXPECT_EQ(words.to_the_end(), (Heard{"3", "2", "1", "2", "1", "1", "end"}));
+  lab.idle();
 }
 
 TEST(DecoupledPipeline, WithoutCreditTheNodeWaits) {
@@ -188,6 +218,14 @@ TEST(PipelineCut, NodesThatDoNotWaitForTheDecoupledOneAreBeforeTheCut) {
   ASSERT_EQ(parts.after.inputs.size(), 2u);
   EXPECT_EQ(parts.after.inputs[0].tensor, slot_name(1));
   EXPECT_EQ(slot_of(parts.after.inputs[1].tensor), 3u);
+}
+
+TEST(PipelineCut, DecoupledNodesBesideEachOtherAreNoChain) {
+  EXPECT_TRUE(chained(chain({adder(1), doubler()})));
+  EXPECT_TRUE(chained(chain({countdown(), doubler(), countdown(), countdown()})));
+  PipelinePlan plan = chain({countdown(), doubler(), countdown()});
+  plan.nodes[2].inputs[0].slot = 0;
+  EXPECT_FALSE(chained(plan));
 }
 
 }  // namespace
