@@ -146,13 +146,13 @@ TEST(Repository, FoldersThatCannotBeServedHaveARowThatSaysWhyAndKeepNobodyFromBe
   EXPECT_TRUE(repo.repository->start().ok());
   const std::string number = "the folder of a version is called by its number alone: 1, 2, …",
                     link = "the folder of a version is no symbolic link; link the model's folder instead";
-  EXPECT_EQ(repo.rows(), "good/1 READY\ngood/3 UNAVAILABLE (" + link + ")\ngood/v2 UNAVAILABLE (" + number +
-                             ")\nlinked/1 READY\nlinked/3 UNAVAILABLE (" + link + ")\nlinked/v2 UNAVAILABLE (" +
-                             number +
-                             ")\nmy model/ UNAVAILABLE ('my model' cannot be a model's name: letters, digits, '_', '.' "
-                             "and '-' only, at most 128)\nnamed/ UNAVAILABLE (model 'named' has no version folder; "
-                             "named/v1: " +
-                             number + ")\nnamed/v1 UNAVAILABLE (" + number + ")\n");
+  EXPECT_EQ(repo.rows(),
+            "good/1 READY\ngood/3 UNAVAILABLE (" + link + ")\ngood/v2 UNAVAILABLE (" + number +
+                ")\nlinked/1 READY\nlinked/3 UNAVAILABLE (" + link + ")\nlinked/v2 UNAVAILABLE (" + number +
+                ")\nmy model/ UNAVAILABLE ('my model' cannot be a model's name: letters, digits, '_', '.', "
+                "'-' and ',' only, at most 128)\nnamed/ UNAVAILABLE (model 'named' has no version folder; "
+                "named/v1: " +
+                number + ")\nnamed/v1 UNAVAILABLE (" + number + ")\n");
   disk.remove("my model");
   disk.remove("named");
   repo.rescan();
