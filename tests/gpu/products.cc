@@ -19,7 +19,9 @@ void check_matmul(Lab& lab, Matmuls* matmuls, uint32_t rows, uint32_t outputs, u
   std::string shape = " " + std::to_string(rows) + "x" + std::to_string(outputs) + "x" + std::to_string(inputs);
   auto multiply = [&](auto& out, Matmul::Into into, bool with_bias) {
     auto make = [&](Side s) {
-      return Matmul{x.at(s), weight.at(s), with_bias ? bias.at(s) : nullptr, out.at(s), rows, outputs, inputs, into};
+      Matmul a{x.at(s), weight.at(s), with_bias ? bias.at(s) : nullptr, out.at(s), rows, outputs, inputs, into};
+      a.scale = into == Matmul::Into::kAddF32 ? 0.22f : 1;
+      return a;
     };
     lab.ran(lab.kernels->matmul(lab.launch, matmuls, make(Side::kDevice)), "matmul");
     reference::matmul(make(Side::kHost));

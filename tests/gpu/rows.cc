@@ -44,7 +44,8 @@ void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
   run(lab, &Kernels::gather, [&](Side s) { return Gather{table.at(s), which.at(s), out.at(s), tokens, hidden}; });
   lab.check("gather" + shape, out.error(lab), 0);
   Both<float> stream(lab, table.host.size());
-  run(lab, &Kernels::embed, [&](Side s) { return Embed{stream.at(s), table.at(s), which.at(s), tokens, hidden}; });
+  run(lab, &Kernels::embed,
+      [&](Side s) { return Embed{stream.at(s), table.at(s), which.at(s), tokens, hidden, nullptr, 12}; });
   lab.check("embed" + shape, stream.error(lab), 0);
 
   Both sampled(lab, some_below(lab, tokens, tokens));

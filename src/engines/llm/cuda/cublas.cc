@@ -265,8 +265,8 @@ const cublasLtMatmulAlgo_t* Library::algorithm(const Launch& launch, const Setup
 
 cublasStatus_t Library::run(const Launch& launch, const Setup& setup, const Matmul& a,
                             const cublasLtMatmulAlgo_t& algorithm) {
-  float one = 1, old = a.into == Matmul::Into::kAddF32 ? 1 : 0;
-  return lt_.Matmul(handle_, setup.product, &one, a.weight, setup.weight, a.x, setup.x, &old, a.out, setup.out, a.out,
+  float scale = a.scale, old = a.into == Matmul::Into::kAddF32 ? 1 : 0;
+  return lt_.Matmul(handle_, setup.product, &scale, a.weight, setup.weight, a.x, setup.x, &old, a.out, setup.out, a.out,
                     setup.out, &algorithm, workspace_, kWorkspace, static_cast<cudaStream_t>(launch.stream));
 }
 

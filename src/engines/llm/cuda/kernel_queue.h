@@ -33,9 +33,9 @@ class KernelQueue {
   base::Status launch(Code (*kernel)(const Launch&, const A&), const A& a) {
     return device_.run(stream_, [kernel, a, index = index_](void* stream) { return kernel({index, stream}, a); });
   }
-  // out = x * weight^T + bias: x [rows][inputs], weight [outputs][inputs].
+  // out = scale * x * weight^T + bias: x [rows][inputs], weight [outputs][inputs].
   base::Status multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
-                        uint32_t inputs, void* out, Matmul::Into into);
+                        uint32_t inputs, void* out, Matmul::Into into, float scale = 1);
   // Calls `work`, whose products are `timed` (kernels.h): while a model loads.
   template <class Work>
   base::Status time_products(Work work) {

@@ -11,7 +11,7 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 9;
+inline constexpr uint32_t kKernelsAbi = 10;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 using Bf16 = uint16_t;
@@ -38,13 +38,14 @@ struct Launch {
 // Where that is kNoToken the row is computed with some other token, and nobody uses it.
 inline constexpr uint32_t kSampled = 1u << 31;
 
-// stream[t] = table[ids[t]], widened.
+// stream[t] = table[ids[t]], widened, times scale.
 struct Embed {
   float* stream;      // [tokens][hidden]
   const Bf16* table;  // [vocabulary][hidden]
   const uint32_t* ids;
   uint32_t tokens, hidden;
   const uint32_t* sampled = nullptr;  // null: no id has kSampled
+  float scale = 1;                    // of what is widened
 };
 
 // stream[tokens[i]] = features[i], for what is no token (images).
@@ -161,7 +162,7 @@ struct PrefillAttention {
   enum Mask : uint32_t { kCausal, kBidirectional } mask = kCausal;  // kBidirectional: window is 0
 };
 
-// out = x weight^T (+ bias) (+ out). Sums are in float32.
+// out = scale x weight^T (+ bias) (+ out). Sums are in float32.
 //
 // The promise: the same shape (rows, outputs, inputs, into) gives every row the same result whatever the other
 // rows hold, on the same device and library, for the life of the handle: the algorithm is chosen once per shape, and no
@@ -182,6 +183,7 @@ struct Matmul {
   // The launch may wait, and may write `out` several times: where an algorithm is chosen for this shape, those that the
   // library names are tried and the fastest is kept. Never in a capture.
   bool timed = false;
+  float scale = 1;
 };
 // The state of matmul on a device: the library's handle, its workspace, and the algorithms chosen so far. Owned by who
 // opened it; used by one thread and one stream at a time, also for as long as graphs that captured it are launched.

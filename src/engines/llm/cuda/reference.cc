@@ -132,7 +132,8 @@ void embed(const Embed& a) {
   for (size_t t = 0; t < a.tokens; ++t) {
     uint32_t id = a.sampled && a.ids[t] & kSampled ? a.sampled[a.ids[t] & ~kSampled] : a.ids[t];
     if (id == kNoToken) id = 0;
-    for (size_t i = 0; i < a.hidden; ++i) a.stream[t * a.hidden + i] = widen_bf16(a.table[size_t(id) * a.hidden + i]);
+    for (size_t i = 0; i < a.hidden; ++i)
+      a.stream[t * a.hidden + i] = a.scale * widen_bf16(a.table[size_t(id) * a.hidden + i]);
   }
 }
 
@@ -251,7 +252,7 @@ void matmul(const Matmul& a) {
       for (; i + 4 <= a.inputs; i += 4)
         for (size_t j = 0; j < 4; ++j) sums[j] += double(x[i + j]) * widen_bf16(w[i + j]);
       for (; i < a.inputs; ++i) sums[0] += double(x[i]) * widen_bf16(w[i]);
-      double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]) + (a.bias ? a.bias[o] : 0.f);
+      double sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * a.scale + (a.bias ? a.bias[o] : 0.f);
       size_t at = r * a.outputs + o;
       switch (a.into) {
         case Matmul::Into::kBf16: static_cast<Bf16*>(a.out)[at] = narrow_bf16(float(sum)); break;

@@ -8,12 +8,14 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kHeld = 4;  // pieces of a row that a thread of add_norm keeps
 
-// to[0, width) = from[0, width), by the whole block.
+// to[0, width) = from[0, width) times scale, by the whole block.
 template <uint32_t kPer, class To, class From>
-__device__ void copy_row(To* to, const From* from, uint32_t width) {
+__device__ void copy_row(To* to, const From* from, uint32_t width, float scale = 1) {
   for (uint32_t i = threadIdx.x * kPer; i < width; i += blockDim.x * kPer) {
     float x[kPer];
     load(x, from + i);
+#pragma unroll
+    for (uint32_t j = 0; j < kPer; ++j) x[j] *= scale;
     store(to + i, x);
   }
 }
@@ -24,7 +26,7 @@ __global__ void embed_kernel(Embed a) {
   uint32_t id = a.ids[blockIdx.x];
   if (a.sampled && id & kSampled) id = a.sampled[id & ~kSampled];
   if (id == kNoToken) id = 0;
-  copy_row<kPer>(a.stream + size_t(blockIdx.x) * a.hidden, a.table + size_t(id) * a.hidden, a.hidden);
+  copy_row<kPer>(a.stream + size_t(blockIdx.x) * a.hidden, a.table + size_t(id) * a.hidden, a.hidden, a.scale);
 }
 
 template <uint32_t kPer>

@@ -12,6 +12,7 @@ constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
 
 __device__ void put(const Matmul& a, uint32_t row, uint32_t output, float sum) {
   size_t at = size_t(row) * a.outputs + output;
+  sum *= a.scale;
   if (a.bias) sum += a.bias[output];
   if (a.into == Matmul::Into::kBf16) {
     static_cast<Bf16*>(a.out)[at] = narrow(sum);

@@ -219,6 +219,8 @@ TEST(LlmCudaReference, ProductsAreRoundedStoredOrAdded) {
   EXPECT_EQ(out, (std::vector<float>{15, 25, 21, 31}));
   EXPECT_EQ(multiply(nullptr, out.data(), Into::kF32), 0);
   EXPECT_EQ(out, (std::vector<float>{4, 4, 10, 10}));
+  reference::matmul({x.data(), w.data(), bias.data(), out.data(), 2, 2, 3, Into::kF32, false, 0.5f});
+  EXPECT_EQ(out, (std::vector<float>{12, 22, 15, 25}));
   std::vector<Bf16> half(4);
   EXPECT_EQ(multiply(nullptr, half.data(), Into::kBf16), 0);
   EXPECT_EQ(half, bf16({4, 4, 10, 10}));
