@@ -87,6 +87,7 @@ void check_attention(Lab& lab);
 void check_draws(Lab& lab);
 void check_encoder(Lab& lab);
 void check_products(Lab& lab);
+void check_experts(Lab& lab);
 void bench_copies(Lab& lab);
 void bench_kernels(Lab& lab);
 

@@ -144,6 +144,7 @@ constexpr Section kSections[] = {
     {Section::Kind::kCheck, "draws", [](gpu::Lab& lab, device::Devices&) { gpu::check_draws(lab); }},
     {Section::Kind::kCheck, "encoder", [](gpu::Lab& lab, device::Devices&) { gpu::check_encoder(lab); }},
     {Section::Kind::kCheck, "products", [](gpu::Lab& lab, device::Devices&) { gpu::check_products(lab); }},
+    {Section::Kind::kCheck, "experts", [](gpu::Lab& lab, device::Devices&) { gpu::check_experts(lab); }},
     {Section::Kind::kCheck, "model", [](gpu::Lab& lab, device::Devices&) { gpu::check_model(lab); }},
     {Section::Kind::kCheck, "identity", gpu::bench_identity},
     {Section::Kind::kCheck, "fault", gpu::check_fault},

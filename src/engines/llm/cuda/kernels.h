@@ -9,13 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engines/llm/cuda/expert_kernels.h"
+#include "engines/llm/cuda/kernel_types.h"
+
 namespace weir::llm::cuda {
 
 inline constexpr uint32_t kKernelsAbi = 10;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
-
-using Bf16 = uint16_t;
-using Code = int32_t;
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;    // of a row that only fills a graph's batch: writes nothing
 inline constexpr uint32_t kNoToken = UINT32_MAX;   // in the place of an id: there is none
@@ -28,11 +28,6 @@ inline constexpr uint32_t kMostTop = 128;          // likeliest tokens that are 
 inline constexpr uint32_t kBadShape = 1;           // cudaErrorInvalidValue
 inline constexpr uint32_t kRefused = 801;          // cudaErrorNotSupported: the library has no way to do it
 inline constexpr uint32_t kNoLibrary = 303;        // of matmul_open: libcublasLt is not there, or is another one
-
-struct Launch {
-  int32_t device = 0;
-  void* stream = nullptr;
-};
 
 // An id with this bit stands for sampled[id without it]: what a step before has sampled, before the host knows it.
 // Where that is kNoToken the row is computed with some other token, and nobody uses it.
@@ -345,6 +340,7 @@ struct Kernels {
   Code (*norm_matmul)(const Launch&, const NormMatmul&);
   // Loads all kernels of the table onto a device, so that none is loaded at its first launch, when a request waits.
   Code (*load)(int32_t device);
+  ExpertKernels experts;
 };
 using OpenKernels = const Kernels* (*)(uint32_t abi);
 

@@ -381,7 +381,9 @@ const Kernels& table() {
                                      now<LayerNorm, layer_norm>,
                                      now<Gelu, gelu>,
                                      now<NormMatmul, norm_matmul>,
-                                     load};
+                                     load,
+                                     {now<Route, route>, now<PlacePairs, place_pairs>, now<ExpertMatmul, expert_matmul>,
+                                      now<AddExperts, add_experts>}};
   return kTable;
 }
 

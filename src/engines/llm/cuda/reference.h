@@ -25,6 +25,10 @@ void embed_text(const EmbedText& a);
 void layer_norm(const LayerNorm& a);
 void gelu(const Gelu& a);
 void norm_matmul(const NormMatmul& a);
+void route(const Route& a);
+void place_pairs(const PlacePairs& a);
+void expert_matmul(const ExpertMatmul& a);
+void add_experts(const AddExperts& a);
 // decode_attention, behind rope_store where `turn` has qkv.
 void attend_turned(const DecodeAttention& a);
 
