@@ -1,20 +1,12 @@
 #include "engines/llm/cpu/weights.h"
 
 #include "engines/llm/cpu/parameter_reader.h"
+#include "engines/llm/load/expert_names.h"
 
 namespace weir::llm {
 namespace {
 
 using Bias = ParameterReader::Bias;
-
-struct ExpertNames {
-  std::string mixture, gate, up, down;
-};
-
-ExpertNames expert_names(const Shape& s) {
-  if (s.architecture == "MixtralForCausalLM") return {"block_sparse_moe.", "w1", "w3", "w2"};
-  return {"mlp.", "gate_proj", "up_proj", "down_proj"};
-}
 
 // Gates and ups of an expert lie in two arrays, or row by row in one.
 void add_gate_up(const ExpertNames& names, const std::string& expert, uint32_t width, uint32_t first_panel,

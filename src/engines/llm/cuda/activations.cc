@@ -8,8 +8,19 @@
 
 namespace weir::llm::cuda {
 
+namespace {
+
+// The widest feed-forward part that is no router's choice.
+size_t widest_mlp(const Shape& shape) {
+  bool dense = false;
+  for (uint32_t i = 0; i < shape.layers; ++i) dense = dense || !shape.is_mixture(i);
+  return std::max(dense ? shape.intermediate : 0, shape.experts ? shape.experts->shared_width : 0);
+}
+
+}  // namespace
+
 base::Status Activations::allocate(device::Device& device, const Shape& shape, size_t tokens, size_t logits_rows) {
-  const size_t hidden = shape.hidden, inner = shape.intermediate, vocabulary = shape.vocabulary;
+  const size_t hidden = shape.hidden, inner = widest_mlp(shape), vocabulary = shape.vocabulary;
   const size_t q = size_t(shape.heads) * shape.head_dim, kv = size_t(shape.kv_heads) * shape.head_dim;
   size_t end = 0;
   auto room = [&](size_t n) { return std::exchange(end, end + aligned(n)); };
@@ -32,7 +43,10 @@ base::Status Activations::allocate(device::Device& device, const Shape& shape, s
   place(mixed, at_mixed), place(gates, at_gates), place(gated, at_gated), place(gathered, at_gathered);
   place(logits, at_logits), place(adjusted, at_adjusted), place(sampled, at_sampled);
   place(sampled_before, at_before), place(workspace, at_workspace);
-  return {};
+  if (!shape.experts) return {};
+  auto status = experts.allocate(device, *shape.experts, shape.hidden, tokens);
+  bytes += experts.memory.size();
+  return status;
 }
 
 }  // namespace weir::llm::cuda

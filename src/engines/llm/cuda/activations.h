@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "engines/llm/cuda/expert_activations.h"
 #include "engines/llm/cuda/kernels.h"
 #include "engines/llm/load/shape.h"
 
@@ -18,14 +19,17 @@ struct Activations {
   Bf16* normed = nullptr;                     // [tokens][hidden]
   Bf16* qkv = nullptr;                        // [tokens][heads and twice kv_heads][dim]
   Bf16 *queries = nullptr, *mixed = nullptr;  // [tokens][heads][dim]: before and after attention
-  Bf16* gates = nullptr;      // [tokens][2][intermediate]; also where the rows that go on are on their way to the front
-  Bf16* gated = nullptr;      // [tokens][intermediate]
-  Bf16* gathered = nullptr;   // [logits_rows][hidden]: the tokens whose logits are wanted
-  float* logits = nullptr;    // [logits_rows][vocabulary]
-  float* adjusted = nullptr;  // [kAdjustedAtOnce][vocabulary]
+  // [tokens][2][the widest MLP or shared expert]; also where the rows that go on are on their way to the front.
+  Bf16* gates = nullptr;
+  Bf16* gated = nullptr;               // [tokens][the same]
+  Bf16* gathered = nullptr;            // [logits_rows][hidden]: the tokens whose logits are wanted
+  float* logits = nullptr;             // [logits_rows][vocabulary]
+  float* adjusted = nullptr;           // [kAdjustedAtOnce][vocabulary]
   uint32_t* sampled = nullptr;         // ids that the last step's logits requests have sampled
   uint32_t* sampled_before = nullptr;  // those of the step before, for penalties, while `sampled` is written
   std::byte* workspace = nullptr;      // kWorkspace bytes for products
+
+  ExpertActivations experts;  // of a model that has some
 
   device::DeviceBuffer memory;
   uint64_t bytes = 0;

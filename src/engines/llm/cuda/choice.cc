@@ -30,10 +30,20 @@ std::string_view only_on_cpu(const Shape& s) {
   if (s.rope.frequencies.size() * 2 != s.head_dim) return "heads that turn in part";
   if (!s.unturned.empty()) return "layers that do not turn";
   if (s.fused) return "one array for queries, keys and values";
-  if (s.embedding_scale != 1 || s.attention_scale > 0) return "scaled embeddings or scores";
-  if (s.residual_scale != 1 || s.logits_divisor != 1) return "scaled layers or logits";
   if (s.attention_cap > 0 || s.logits_cap > 0) return "soft caps";
+  if (!s.experts) return {};
+  if (s.experts->biased) return "biases of experts";
+  if (s.experts->count > kMostExperts) return "more than 1024 experts";
+  if (s.experts->used > kMostUsed) return "more than 32 experts for a token";
   return {};
+}
+
+// A width that no kernel on CUDA takes; 0: there is none.
+uint32_t odd_width(const Shape& s) {
+  for (uint32_t width :
+       {s.hidden, s.intermediate, s.experts ? s.experts->width : 0, s.experts ? s.experts->shared_width : 0})
+    if (width % 8) return width;
+  return 0;
 }
 
 }  // namespace
@@ -59,14 +69,12 @@ base::Status check_widths(const Shape& s, const device::Device& device) {
   auto no = [](const std::string& what) {
     return base::failure(base::Code::kUnimplemented, what + " is not known to the kernels of devices; use device: cpu");
   };
-  if (s.experts) return no("a mixture of experts");
   if (const auto what = only_on_cpu(s); !what.empty()) return no(s.architecture + " (" + std::string(what) + ")");
   if (device.info().index < 0) return {};
   if (!has_attention(s.heads, s.kv_heads, s.head_dim))
     return no(std::to_string(s.heads) + " heads over " + std::to_string(s.kv_heads) + " of " +
               std::to_string(s.head_dim));
-  if (s.hidden % 8 || s.intermediate % 8)
-    return no("a width of " + std::to_string(s.hidden) + " or " + std::to_string(s.intermediate));
+  if (const uint32_t width = odd_width(s)) return no("a width of " + std::to_string(width));
   return {};
 }
 

@@ -1,6 +1,5 @@
 #include "engines/llm/cuda/device_rotary.h"
 
-#include <cmath>
 #include <utility>
 
 #include "engines/llm/cuda/choice.h"
@@ -14,6 +13,9 @@ Status DeviceRotary::check(const Shape& shape, const device::Device& device, con
   const bool there = k.abi == kKernelsAbi && k.load && k.embed && k.add_norm && k.rope_store && k.swiglu &&
                      k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.pool;
   if (!there) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
+  if (shape.experts || shape.embedding_scale != 1 || shape.residual_scale != 1)
+    return base::failure(base::Code::kUnimplemented, "experts and scales of " + shape.architecture +
+                                                         " are not known to encoders on devices; use device: cpu");
   return check_widths(shape, device);
 }
 
@@ -53,7 +55,7 @@ Status DeviceRotary::run_layer(uint32_t index, const Args& args) {
   const DeviceLayer& layer = weights_.layers[index];
   const uint32_t tokens = args.tokens, hidden = shape_.hidden, wide = shape_.intermediate,
                  q = shape_.heads * shape_.head_dim, kv = shape_.kv_heads * shape_.head_dim;
-  RopeStore rope = rope_of(shape_, weights_, layer);
+  RopeStore rope = rope_of(shape_, weights_, index);
   rope.qkv = qkv_, rope.positions = args.positions, rope.slots = args.slots, rope.tokens = tokens;
   rope.q = queries_, rope.k_cache = keys_, rope.v_cache = values_;
   const auto mask = shape_.causal ? PrefillAttention::kCausal : PrefillAttention::kBidirectional;
@@ -61,7 +63,7 @@ Status DeviceRotary::run_layer(uint32_t index, const Args& args) {
       [&] { return norm(layer.input_norm, tokens); },
       [&] { return queue_.multiply(narrow_, tokens, layer.qkv, nullptr, q + 2 * kv, hidden, qkv_, Into::kBf16); },
       [&] { return queue_.launch(queue_.kernels().rope_store, rope); },
-      [&] { return attend(args, mask, shape_.windows[index], 1 / std::sqrt(float(shape_.head_dim))); },
+      [&] { return attend(args, mask, shape_.windows[index], shape_.score_scale()); },
       [&] { return queue_.multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, q, rows_, Into::kAddF32); },
       [&] { return norm(layer.post_norm, tokens); },
       [&] { return queue_.multiply(narrow_, tokens, layer.gate_up, nullptr, 2 * wide, hidden, inner_, Into::kBf16); },

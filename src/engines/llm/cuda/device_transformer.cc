@@ -29,7 +29,11 @@ Status check_shape(const Shape& s, const device::Device& device) {
                                                        " is not known to the kernels of devices; use device: cpu");
 }
 
-Status check_kernels(const Kernels& k) {
+bool has_experts(const ExpertKernels& k) { return k.route && k.place_pairs && k.expert_matmul && k.add_experts; }
+
+Status check_kernels(const Kernels& k, const Shape& shape) {
+  if (shape.experts && !has_experts(k.experts))
+    return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so has no kernels for experts");
   if (k.abi == kKernelsAbi && k.load && k.embed && k.add_norm && k.rope_store && k.swiglu && k.decode_attention &&
       k.draw && k.gather && k.patch && k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.adjust &&
       k.logprobs && k.read_out && k.pool && k.norm_matmul)
@@ -54,7 +58,7 @@ bool is_decode(const generation::TokenStep& step, const StepPlan& plan) {
 }  // namespace
 
 Status DeviceTransformer::check(const Shape& shape, const device::Device& device, const Kernels& kernels) {
-  auto status = check_kernels(kernels);
+  auto status = check_kernels(kernels, shape);
   return status.ok() ? check_shape(shape, device) : status;
 }
 

@@ -1,116 +1,24 @@
 #include "engines/llm/cuda/device_weights.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <span>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
-#include "device/await.h"
+#include "base/units.h"
 #include "engines/llm/cuda/bf16.h"
-#include "engines/llm/cuda/plan.h"
+#include "engines/llm/cuda/device_upload.h"
+#include "engines/llm/load/expert_names.h"
 #include "engines/llm/load/weight.h"
 
 namespace weir::llm::cuda {
 namespace {
 
-using base::Status;
-using device::Copy;
-using device::DeviceBuffer;
-using device::Way;
-
-constexpr size_t kStage = size_t(16) << 20;  // bytes that are filled while as many are on their way
-constexpr size_t kSlab = size_t(2) << 20;    // small arrays share buffers of this size
-
-// Brings arrays to the device, piece by piece through two pinned stages. Keeps the first error.
-class Upload {
- public:
-  explicit Upload(device::Device& device) : device_(device) {
-    for (auto& stage : stages_) keep(device.pin(kStage), stage.block), keep(device.event(), stage.sent);
-    keep(device.stream(), stream_);
-  }
-
-  // After an error copies may still be under way.
-  ~Upload() {
-    for (auto& stage : stages_)
-      if (stage.used) (void)device::await(device_, stage.sent);
-  }
-
-  // `fill(from, n, to)` writes elements [from, from + n). The address on the device, or null after an error.
-  template <class T, class Fill>
-  T* send(size_t elements, Fill&& fill) {
-    std::byte* to = room(elements * sizeof(T));
-    constexpr size_t kPiece = kStage / sizeof(T);
-    for (size_t from = 0; from < elements && status.ok(); from += kPiece) {
-      size_t n = std::min(kPiece, elements - from);
-      Stage& stage = stages_[next_++ % 2];
-      if (stage.used && !check(device::await(device_, stage.sent))) break;
-      fill(from, n, reinterpret_cast<T*>(stage.block.data()));
-      Copy copy{to + from * sizeof(T), stage.block.data(), n * sizeof(T)};
-      stage.used =
-          check(device_.copy(stream_, Way::kToDevice, {&copy, 1})) && check(device_.record(stage.sent, stream_));
-    }
-    return status.ok() ? reinterpret_cast<T*>(to) : nullptr;
-  }
-  // All has arrived.
-  void wait() {
-    for (auto& stage : stages_)
-      if (stage.used && status.ok()) check(device::await(device_, stage.sent));
-  }
-  bool check(Status s) {
-    if (!s.ok() && status.ok()) status = std::move(s);
-    return status.ok();
-  }
-
-  Status status;
-  std::vector<DeviceBuffer> memory;
-  uint64_t bytes = 0;
-
- private:
-  struct Stage {
-    device::PinnedBlock block;
-    device::Event sent;
-    bool used = false;
-  };
-
-  template <class T>
-  void keep(base::Result<T> result, T& to) {
-    if (!result)
-      check(result.error());
-    else
-      to = std::move(*result);
-  }
-  std::byte* room(size_t n) {
-    n = aligned(n);
-    if (n > kSlab / 2) return buffer(n);
-    if (left_ < n) slab_ = buffer(kSlab), left_ = slab_ ? kSlab : 0;
-    if (!slab_) return nullptr;
-    left_ -= n;
-    return slab_ + (kSlab - left_ - n);
-  }
-  std::byte* buffer(size_t n) {
-    if (!status.ok()) return nullptr;
-    auto made = device_.buffer(n);
-    if (!made) return check(made.error()), nullptr;
-    memory.push_back(std::move(*made));
-    bytes += n;
-    return memory.back().data();
-  }
-
-  device::Device& device_;
-  device::Stream stream_;
-  Stage stages_[2];
-  uint32_t next_ = 0;
-  std::byte* slab_ = nullptr;
-  size_t left_ = 0;
-};
-
 // The arrays of a Store, as the device wants them.
 class WeightReader {
  public:
-  WeightReader(const Store& store, const Quantization& how, Upload& upload)
+  WeightReader(const Store& store, const Quantization& how, DeviceUpload& upload)
       : store_(store), how_(how), upload_(upload) {}
 
   const Bf16* vector(const std::string& name, uint32_t size) {
@@ -118,8 +26,9 @@ class WeightReader {
     if (!array) return nullptr;
     return upload_.send<Bf16>(size, [&](size_t from, size_t n, Bf16* to) { narrow(*array, from, n, to); });
   }
-  // One below the other.
-  const Bf16* matrix(std::initializer_list<std::pair<std::string, uint32_t>> parts, uint32_t inputs) {
+  using Part = std::pair<std::string, uint32_t>;  // an array's name, and its outputs
+  // One below the other, and zeros up to `least` outputs.
+  const Bf16* matrix(const std::vector<Part>& parts, uint32_t inputs, size_t least = 0) {
     std::vector<Weight> weights;
     size_t rows = 0;
     for (const auto& [name, outputs] : parts) {
@@ -129,7 +38,8 @@ class WeightReader {
       weights.push_back(std::move(*weight));
       rows += outputs;
     }
-    return upload_.send<Bf16>(rows * inputs, [&](size_t from, size_t n, Bf16* to) {
+    return upload_.send<Bf16>(std::max(rows, least) * inputs, [&](size_t from, size_t n, Bf16* to) {
+      if (rows < least) std::fill_n(to, n, Bf16(0));
       each(weights, from, n, [&](const Weight& weight, size_t first, size_t count) {
         if (const Array* array = weight.whole())
           narrow(*array, first, count, to);
@@ -139,13 +49,14 @@ class WeightReader {
       });
     });
   }
-  const float* bias(std::initializer_list<std::pair<std::string, uint32_t>> parts) {
+  const float* bias(const std::vector<Part>& parts, float scale = 1) {
     std::vector<float> all;
     for (const auto& [name, outputs] : parts) {
       auto part = store_.floats(name + ".bias", {outputs});
       if (!part) return upload_.check(part.error()), nullptr;
       all.insert(all.end(), part->begin(), part->end());
     }
+    for (float& b : all) b *= scale;
     return floats(all);
   }
   const float* floats(const std::vector<float>& all) {
@@ -198,45 +109,70 @@ class WeightReader {
 
   const Store& store_;
   const Quantization& how_;
-  Upload& upload_;
+  DeviceUpload& upload_;
 };
 
-DeviceLayer read_layer(const Shape& s, const std::string& prefix, WeightReader& read) {
+using Part = WeightReader::Part;
+
+DeviceExperts read_experts(const Shape& s, const std::string& prefix, WeightReader& read) {
+  const ExpertShape& e = *s.experts;
+  const ExpertNames names = expert_names(s);
+  const std::string mixture = prefix + names.mixture, shared = mixture + "shared_expert.";
+  std::vector<Part> router{{mixture + "gate", e.count}}, gate_up, down;
+  if (e.shared_width > 0) router.emplace_back(mixture + "shared_expert_gate", 1);
+  for (uint32_t i = 0; i < e.count; ++i) {
+    const std::string expert = mixture + "experts." + std::to_string(i) + ".";
+    gate_up.emplace_back(expert + names.gate, e.width), gate_up.emplace_back(expert + names.up, e.width);
+    down.emplace_back(expert + names.down, s.hidden);
+  }
+  DeviceExperts to;
+  to.router = read.matrix(router, s.hidden, scores_of(e));
+  to.gate_up = read.matrix(gate_up, s.hidden);
+  to.down = read.matrix(down, e.width);
+  if (e.shared_width == 0) return to;
+  to.shared_gate_up =
+      read.matrix({{shared + names.gate, e.shared_width}, {shared + names.up, e.shared_width}}, s.hidden);
+  to.shared_down = read.matrix({{shared + names.down, s.hidden}}, e.shared_width);
+  return to;
+}
+
+void read_attention(const Shape& s, const std::string& attention, WeightReader& read, DeviceLayer& l) {
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
-  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  DeviceLayer l;
-  l.input_norm = read.vector(prefix + "input_layernorm.weight", s.hidden);
-  l.post_norm = read.vector(prefix + "post_attention_layernorm.weight", s.hidden);
+  std::vector<Part> qkv{{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}};
+  if (s.fused) qkv = {{attention + "qkv_proj", q + 2 * kv}};
   if (s.qk_norm) {
     l.q_norm = read.vector(attention + "q_norm.weight", s.head_dim);
     l.k_norm = read.vector(attention + "k_norm.weight", s.head_dim);
   }
-  l.qkv = read.matrix({{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}}, s.hidden);
-  if (s.qkv_bias)
-    l.qkv_bias = read.bias({{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}});
+  l.qkv = read.matrix(qkv, s.hidden);
+  if (s.qkv_bias) l.qkv_bias = read.bias(qkv);
   l.out = read.matrix({{attention + "o_proj", s.hidden}}, q);
-  if (s.out_bias) l.out_bias = read.bias({{attention + "o_proj", s.hidden}});
-  l.gate_up = read.matrix({{mlp + "gate_proj", s.intermediate}, {mlp + "up_proj", s.intermediate}}, s.hidden);
+  if (s.out_bias) l.out_bias = read.bias({{attention + "o_proj", s.hidden}}, s.residual_scale);
+}
+
+void read_mlp(const Shape& s, const std::string& mlp, WeightReader& read, DeviceLayer& l) {
+  std::vector<Part> gate_up{{mlp + "gate_proj", s.intermediate}, {mlp + "up_proj", s.intermediate}};
+  if (s.fused) gate_up = {{mlp + "gate_up_proj", 2 * s.intermediate}};
+  l.gate_up = read.matrix(gate_up, s.hidden);
   l.down = read.matrix({{mlp + "down_proj", s.hidden}}, s.intermediate);
-  if (s.mlp_bias) {
-    l.gate_up_bias = read.bias({{mlp + "gate_proj", s.intermediate}, {mlp + "up_proj", s.intermediate}});
-    l.down_bias = read.bias({{mlp + "down_proj", s.hidden}});
-  }
+  if (!s.mlp_bias) return;
+  l.gate_up_bias = read.bias(gate_up);
+  l.down_bias = read.bias({{mlp + "down_proj", s.hidden}}, s.residual_scale);
+}
+
+DeviceLayer read_layer(const Shape& s, uint32_t index, const std::string& prefix, WeightReader& read) {
+  DeviceLayer l;
+  l.input_norm = read.vector(prefix + "input_layernorm.weight", s.hidden);
+  l.post_norm = read.vector(prefix + "post_attention_layernorm.weight", s.hidden);
+  read_attention(s, prefix + "self_attn.", read, l);
+  if (s.is_mixture(index))
+    l.experts = read_experts(s, prefix, read);
+  else
+    read_mlp(s, prefix + "mlp.", read, l);
   return l;
 }
 
-base::Result<DeviceWeights> finish(DeviceWeights w, Upload& upload) {
-  upload.wait();
-  if (!upload.status.ok()) return upload.status;
-  w.memory = std::move(upload.memory), w.bytes = upload.bytes;
-  return w;
-}
-
-}  // namespace
-
-base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
-                                                device::Device& device) {
-  Upload upload(device);
+DeviceWeights read_model(const Shape& shape, const Readouts& readouts, const Store& store, DeviceUpload& upload) {
   WeightReader read(store, shape.quantization, upload);
   DeviceWeights w;
   const std::string root = root_of(store);
@@ -244,71 +180,36 @@ base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readou
   if (!shape.encoder) w.head = shape.tied ? w.embedding : read.matrix({{"lm_head", shape.vocabulary}}, shape.hidden);
   w.norm = read.vector(root + "norm.weight", shape.hidden);
   w.frequencies = read.floats(shape.rope.frequencies);
+  if (!shape.unturned.empty()) w.no_frequencies = read.floats(std::vector<float>(shape.head_dim / 2));
   if (!readouts.vectors.empty()) w.readouts = read.floats(readouts.vectors);
   for (uint32_t i = 0; i < shape.layers && upload.status.ok(); ++i)
-    w.layers.push_back(read_layer(shape, root + "layers." + std::to_string(i) + ".", read));
-  if (auto s = store.intact(); !s.ok()) return s;
-  return finish(std::move(w), upload);
+    w.layers.push_back(read_layer(shape, i, root + "layers." + std::to_string(i) + ".", read));
+  return w;
 }
 
-namespace {
-
-constexpr size_t kOfThread = size_t(1) << 20;  // elements: what is worth a thread
-
-float random_at(uint64_t stream, uint64_t index) {
-  uint64_t x = stream + (index + 1) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return float((x ^ (x >> 31)) >> 40) * 0x1p-23f - 1;
-}
-
-// Elements [from, from + to.size()) of a matrix, which depend on its stream and their places alone: by several threads.
-void fill_random(uint64_t stream, float scale, size_t from, std::span<Bf16> to) {
-  auto fill = [&](size_t first, size_t last) {
-    for (size_t i = first; i < last; ++i) to[i] = narrow_bf16(scale * random_at(stream, from + i));
-  };
-  const size_t most = std::max(1u, std::thread::hardware_concurrency());
-  const size_t threads = std::clamp<size_t>(to.size() / kOfThread, 1, most);
-  std::vector<std::thread> others;
-  for (size_t t = 1; t < threads; ++t)
-    others.emplace_back(fill, to.size() * t / threads, to.size() * (t + 1) / threads);
-  fill(0, to.size() / threads);
-  for (auto& thread : others) thread.join();
+// All arrays are there, and there is room for them: before the first of them is brought.
+base::Status check_room(const Shape& shape, const Readouts& readouts, const Store& store, device::Device& device) {
+  DeviceUpload count(device, DeviceUpload::Does::kCounts);
+  read_model(shape, readouts, store, count);
+  if (!count.status.ok()) return count.status;
+  auto memory = device.memory();
+  if (!memory) return memory.error();
+  if (count.bytes <= memory->free) return {};
+  return base::failure(base::Code::kResourceExhausted, "the weights take " + base::show_size(count.bytes));
 }
 
 }  // namespace
 
-base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed, device::Device& device) {
-  Upload upload(device);
-  uint64_t matrix = seed;
-  auto random = [&](size_t elements, uint32_t inputs) -> const Bf16* {
-    const float scale = std::sqrt(3.f / float(inputs));  // uniform: the variance is a third of its square
-    const uint64_t stream = matrix += 0x9e3779b97f4a7c15ull;
-    return upload.send<Bf16>(elements, [&](size_t from, size_t n, Bf16* to) {
-      fill_random(stream, scale, from, {to, n});
-    });
-  };
-  auto ones = [&](size_t n) -> const Bf16* {
-    return upload.send<Bf16>(n, [](size_t, size_t count, Bf16* to) { std::fill_n(to, count, narrow_bf16(1)); });
-  };
-  const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
-  DeviceWeights w;
-  w.embedding = random(size_t(s.vocabulary) * s.hidden, s.hidden);
-  if (!s.encoder) w.head = s.tied ? w.embedding : random(size_t(s.vocabulary) * s.hidden, s.hidden);
-  w.norm = ones(s.hidden);
-  w.frequencies = upload.send<float>(s.rope.frequencies.size(), [&](size_t from, size_t n, float* to) {
-    std::copy_n(&s.rope.frequencies[from], n, to);
-  });
-  for (uint32_t i = 0; i < s.layers; ++i) {
-    DeviceLayer l;
-    l.input_norm = ones(s.hidden), l.post_norm = ones(s.hidden);
-    if (s.qk_norm) l.q_norm = ones(s.head_dim), l.k_norm = ones(s.head_dim);
-    l.qkv = random(size_t(q + 2 * kv) * s.hidden, s.hidden), l.out = random(size_t(s.hidden) * q, q);
-    l.gate_up = random(size_t(2) * s.intermediate * s.hidden, s.hidden);
-    l.down = random(size_t(s.hidden) * s.intermediate, s.intermediate);
-    w.layers.push_back(l);
-  }
-  return finish(std::move(w), upload);
+base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
+                                                device::Device& device) {
+  if (auto s = check_room(shape, readouts, store, device); !s.ok()) return s;
+  DeviceUpload upload(device);
+  DeviceWeights w = read_model(shape, readouts, store, upload);
+  if (auto s = store.intact(); !s.ok()) return s;
+  upload.wait();
+  if (!upload.status.ok()) return upload.status;
+  w.memory = std::move(upload.memory), w.bytes = upload.bytes;
+  return w;
 }
 
 }  // namespace weir::llm::cuda

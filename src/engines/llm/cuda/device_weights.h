@@ -10,25 +10,37 @@
 
 namespace weir::llm::cuda {
 
+// Scores that a router makes for a row: the experts', then the gate of the one that sees every row, if there is one,
+// and zeros up to a width that products like.
+constexpr uint32_t scores_of(const ExpertShape& e) { return (e.count + uint32_t(e.shared_width > 0) + 7) / 8 * 8; }
+
 // Addresses on the device; null where the model has no such parameter.
+struct DeviceExperts {
+  const Bf16* router = nullptr;                    // [scores_of][hidden]; null: the layer is no mixture
+  const Bf16 *gate_up = nullptr, *down = nullptr;  // [experts][gates, then ups][hidden], [experts][hidden][width]
+  const Bf16 *shared_gate_up = nullptr, *shared_down = nullptr;
+};
+
 struct DeviceLayer {
   const Bf16 *input_norm = nullptr, *post_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
   const Bf16 *qkv = nullptr, *out = nullptr, *gate_up = nullptr, *down = nullptr;  // gate_up: gates, then ups
   const float *qkv_bias = nullptr, *out_bias = nullptr, *gate_up_bias = nullptr, *down_bias = nullptr;
+  DeviceExperts experts;  // in place of gate_up and down
 };
 
 struct DeviceWeights {
   // head: the embedding, where the two are one; of encoders null.
   const Bf16 *embedding = nullptr, *head = nullptr, *norm = nullptr;
-  const float* frequencies = nullptr;  // of rotary positions
-  const float* readouts = nullptr;     // [layers][concepts][hidden]
+  const float* frequencies = nullptr;     // of rotary positions
+  const float* no_frequencies = nullptr;  // zeros, of layers that do not turn; null: all do
+  const float* readouts = nullptr;        // [layers][concepts][hidden]
   std::vector<DeviceLayer> layers;
   std::vector<device::DeviceBuffer> memory;
   uint64_t bytes = 0;
 };
 
 // Through pinned memory, on a stream of its own; waits. Errors: INVALID_ARGUMENT (an array that is missing or of
-// another shape), RESOURCE_EXHAUSTED, UNAVAILABLE.
+// another shape), RESOURCE_EXHAUSTED (both before anything is brought), UNAVAILABLE.
 base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
                                                 device::Device& device);
 // Random weights of that shape, for measuring: normal, of a size that keeps activations in range.

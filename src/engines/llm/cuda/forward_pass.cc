@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -47,7 +46,7 @@ Status ForwardPass::run(const QueuedStep& queued) {
   const auto& step = queued.step;
   const auto tokens = rows_ = uint32_t(queued.layout.plan.ids.size());
   auto status = queue_.launch(queue_.kernels().embed, Embed{memory_.residual, weights_.embedding, queued.at.ids, tokens,
-                                                            shape_.hidden, memory_.sampled});
+                                                            shape_.hidden, memory_.sampled, shape_.embedding_scale});
   if (status.ok() && !step.patches.empty())
     status = queue_.launch(queue_.kernels().patch, Patch{memory_.residual, queued.at.features, queued.at.patched,
                                                          uint32_t(step.patches.size()), shape_.hidden});
@@ -84,13 +83,14 @@ Status ForwardPass::run_layer(const QueuedStep& queued, uint32_t index) {
   return each(
       [&] {
         return queue_.multiply(memory_.mixed, rows_, layer.out, layer.out_bias, shape_.hidden,
-                               shape_.heads * shape_.head_dim, memory_.residual, Into::kAddF32);
+                               shape_.heads * shape_.head_dim, memory_.residual, Into::kAddF32, shape_.residual_scale);
       },
-      [&] { return run_mlp(layer); }, [&] { return read_out(queued, index); });
+      [&] { return layer.experts.router ? run_experts(layer) : run_mlp(layer); },
+      [&] { return read_out(queued, index); });
 }
 
 RopeStore ForwardPass::rope_of_layer(const QueuedStep& queued, uint32_t layer) const {
-  RopeStore rope = rope_of(shape_, weights_, weights_.layers[layer]);
+  RopeStore rope = rope_of(shape_, weights_, layer);
   rope.qkv = memory_.qkv, rope.positions = queued.at.positions, rope.slots = queued.at.slots, rope.tokens = rows_;
   rope.q = memory_.queries, rope.k_cache = cache_.keys(layer), rope.v_cache = cache_.values(layer);
   return rope;
@@ -134,11 +134,9 @@ Status ForwardPass::run_mlp(const DeviceLayer& layer) {
       },
       [&] {
         return queue_.multiply(memory_.gated, rows_, layer.down, layer.down_bias, hidden, inner, memory_.residual,
-                               Into::kAddF32);
+                               Into::kAddF32, shape_.residual_scale);
       });
 }
-
-float ForwardPass::scale() const { return 1 / std::sqrt(float(shape_.head_dim)); }
 
 // Attention of rows of one token: of as many at a time as there is memory for the parts of. A row's result does not
 // depend on the others.
@@ -158,7 +156,8 @@ Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
     a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum);
     a.out = memory_.mixed + first * width, a.rows = std::min(at_once, rows - first);
     a.heads = shape_.heads, a.kv_heads = shape_.kv_heads, a.dim = shape_.head_dim;
-    a.block_size = cache_.block_size(), a.parts = parts, a.window = shape_.windows[layer], a.scale = scale();
+    a.block_size = cache_.block_size(), a.parts = parts, a.window = shape_.windows[layer],
+    a.scale = shape_.score_scale();
     a.arrived = reinterpret_cast<uint32_t*>(arrived_.data());
     if (turns_in_attention(queued)) {
       a.turn = rope_of_layer(queued, layer);
@@ -180,7 +179,8 @@ Status ForwardPass::prefill_attention(const QueuedStep& queued, uint32_t layer) 
   a.tables = queued.at.tables, a.chunks = queued.at.chunks;
   a.tiles = last ? queued.at.last_tiles : queued.at.tiles, a.out = memory_.mixed;
   a.count = uint32_t(tiles.size()), a.heads = shape_.heads, a.kv_heads = shape_.kv_heads;
-  a.dim = shape_.head_dim, a.block_size = cache_.block_size(), a.window = shape_.windows[layer], a.scale = scale();
+  a.dim = shape_.head_dim, a.block_size = cache_.block_size(), a.window = shape_.windows[layer],
+  a.scale = shape_.score_scale();
   return queue_.launch(queue_.kernels().prefill_attention, a);
 }
 
@@ -219,7 +219,7 @@ Status ForwardPass::compute_logits(const QueuedStep& queued, Range requests) {
       },
       [&] {
         return queue_.multiply(memory_.gathered, requests.count, weights_.head, nullptr, shape_.vocabulary,
-                               shape_.hidden, memory_.logits, Into::kF32);
+                               shape_.hidden, memory_.logits, Into::kF32, 1 / shape_.logits_divisor);
       });
 }
 

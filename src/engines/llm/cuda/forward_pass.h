@@ -45,6 +45,10 @@ class ForwardPass {
   base::Status decode_attention(const QueuedStep& queued, uint32_t layer);
   base::Status prefill_attention(const QueuedStep& queued, uint32_t layer);
   base::Status run_mlp(const DeviceLayer& layer);
+  // In place of the MLP, where a layer is a mixture (forward_experts.cc).
+  base::Status run_experts(const DeviceLayer& layer);
+  base::Status multiply_experts(const DeviceExperts& weights);
+  base::Status run_shared_expert(const DeviceExperts& weights);
   base::Status norm(const Bf16* weight);
   // The residual stream's norm and a product of it, in one kernel where the rows are few.
   base::Status multiply_normed(const NormMatmul& a);
@@ -59,7 +63,6 @@ class ForwardPass {
   // Decode attention turns its rows itself: they are all there are.
   bool turns_in_attention(const QueuedStep& queued) const { return queued.layout.plan.lengths.size() == rows_; }
   RopeStore rope_of_layer(const QueuedStep& queued, uint32_t layer) const;
-  float scale() const;
 
   KernelQueue& queue_;
   const Shape& shape_;

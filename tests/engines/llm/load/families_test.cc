@@ -156,14 +156,28 @@ TEST(Families, WhatWouldChangeAnswersIsRefused) {
 TEST(Families, DevicesRefuseByNameWhatTheirKernelsDoNotDo) {
   device::HostDevice host;
   for (const char* family : {"Gemma2ForCausalLM", "Gemma3ForCausalLM", "Phi3ForCausalLM", "Olmo2ForCausalLM",
-                             "GraniteForCausalLM", "SmolLM3ForCausalLM", "GemmaForCausalLM"}) {
+                             "SmolLM3ForCausalLM", "GemmaForCausalLM"}) {
     auto status = cuda::check_widths(shape_of(small(family)), host);
     EXPECT_EQ(status.code, base::Code::kUnimplemented);
     EXPECT_EQ(status.text.rfind(family, 0), 0u) << status.text;
   }
-  for (const char* family : {"GptOssForCausalLM", "GraniteMoeForCausalLM"})
-    EXPECT_EQ(cuda::check_widths(shape_of(small(family, kExperts)), host).code, base::Code::kUnimplemented);
-  EXPECT_TRUE(cuda::check_widths(shape_of(small("Qwen3ForCausalLM")), host).ok());
+  EXPECT_EQ(cuda::check_widths(shape_of(small("GptOssForCausalLM", kExperts)), host).code, base::Code::kUnimplemented);
+  for (const char* family : {"Qwen3ForCausalLM", "GraniteForCausalLM"})
+    EXPECT_TRUE(cuda::check_widths(shape_of(small(family)), host).ok()) << family;
+  for (const char* family : {"MixtralForCausalLM", "GraniteMoeForCausalLM"})
+    EXPECT_TRUE(cuda::check_widths(shape_of(small(family, kExperts)), host).ok()) << family;
+}
+
+TEST(Families, DevicesRefuseExpertsThatTheirKernelsDoNotTake) {
+  device::HostDevice host;
+  auto said = [&](uint32_t count, uint32_t used) {
+    Shape s = shape_of(small("MixtralForCausalLM", kExperts));
+    s.experts->count = count, s.experts->used = used;
+    return cuda::check_widths(s, host).text;
+  };
+  EXPECT_EQ(said(1024, 32), "");
+  EXPECT_NE(said(1025, 2).find("more than 1024 experts"), std::string::npos);
+  EXPECT_NE(said(64, 33).find("more than 32 experts for a token"), std::string::npos);
 }
 
 }  // namespace
