@@ -28,8 +28,6 @@ std::string_view only_on_cpu(const Shape& s) {
   if (s.activation != Activation::kSilu) return "gates by another curve than silu";
   if (s.local_rope) return "two rotary bases";
   if (s.rope.frequencies.size() * 2 != s.head_dim) return "heads that turn in part";
-  if (!s.unturned.empty()) return "layers that do not turn";
-  if (s.fused) return "one array for queries, keys and values";
   if (s.attention_cap > 0 || s.logits_cap > 0) return "soft caps";
   if (!s.experts) return {};
   if (s.experts->biased) return "biases of experts";

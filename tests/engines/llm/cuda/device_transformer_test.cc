@@ -19,7 +19,7 @@ class LlmDevice : public testing::Test {
 
 TEST_F(LlmDevice, LogitsAreTheReferencesWithinBfloat16) {
   for (auto* name : {"llama", "llama3", "bias", "mistral", "qwen2", "qwen3", "llama_bf16", "qwen3_bf16", "granite",
-                     "qwen3_moe_bf16"}) {
+                     "smollm3", "smollm3_said", "phi3", "qwen3_moe_bf16"}) {
     device::HostDevice host;
     auto expect = expected(name);
     auto engine = on_device(folder(name), host);
