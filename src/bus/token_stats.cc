@@ -9,8 +9,8 @@ double TokenStats::kv_usage() const {
 
 // A prefill that was asked for no token has reached its length.
 TokenStats::Reason reason_of(msg::Finish finish) {
-  bool stopped = finish == msg::Finish::kEos || finish == msg::Finish::kStopId;
-  return stopped ? TokenStats::Reason::kStop : TokenStats::Reason::kLength;
+  const bool cut = finish == msg::Finish::kNone || finish == msg::Finish::kLength;
+  return cut ? TokenStats::Reason::kLength : TokenStats::Reason::kStop;
 }
 
 }  // namespace weir::bus

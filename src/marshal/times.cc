@@ -18,6 +18,7 @@ using wire::SpanAttribute;
 
 std::string_view finish_reason(msg::Finish finish) {
   if (finish == msg::Finish::kNone) return {};
+  if (finish == msg::Finish::kFiltered) return "content_filter";
   return finish == msg::Finish::kLength ? "length" : "stop";
 }
 

@@ -100,9 +100,10 @@ struct TokenDetails {
 
 enum class Finish : uint8_t {
   kNone,
-  kEos,     // the model ended it
-  kStopId,  // one of Generation::stop_ids
-  kLength,  // max_tokens, or the context is full
+  kEos,       // the model ended it
+  kStopId,    // one of Generation::stop_ids
+  kLength,    // max_tokens, or the context is full
+  kFiltered,  // a filter of contents, where the origin of a forwarded model has one
 };
 
 }  // namespace weir::msg

@@ -192,6 +192,16 @@ class ByHand(unittest.TestCase):
         self.assertEqual(('{"a": 1}', 'json_object'), (answer.json()['choices'][0]['message']['content'], request['response_format']['type']))
         self.assertEqual(500, self.asked(self.said({'content': 'no JSON'}), response_format=form)[0].status)
 
+    def test_a_filter_of_contents_is_told(self):
+        choice = self.asked(self.said({'content': 'Well'}, finish='content_filter'))[0].json()['choices'][0]
+        self.assertEqual(('Well', 'content_filter'), (choice['message']['content'], choice['finish_reason']))
+        self.assertEqual('content_filter', events(chat(self.server, 'x', stream=True))[-1]['choices'][0]['finish_reason'])
+        response = curl(self.server.url('/v1/responses'), *JSON, data=json.dumps({'model': 'm', 'input': 'x', 'store': False})).json()
+        self.assertEqual(('incomplete', {'reason': 'content_filter'}), (response['status'], response['incomplete_details']))
+        message = curl(self.server.url('/v1/messages'), *JSON, data=json.dumps(
+            {'model': 'm', 'max_tokens': 9, 'messages': [{'role': 'user', 'content': 'x'}]})).json()
+        self.assertEqual('refusal', message['stop_reason'])
+
     def test_an_answer_that_is_no_stream_will_do(self):
         answer, _ = self.asked(whole({'choices': [{'message': {'role': 'assistant', 'content': 'all at once'}, 'finish_reason': 'length'}],
                                       'usage': {'prompt_tokens': 2, 'completion_tokens': 3}}))

@@ -264,8 +264,10 @@ std::string write_done(const msg::Done& done) {
   std::string out;
   put_number(out, 1, done.cached_tokens);
   put_number(out, 2, done.completion_tokens);
-  put_number(out, 3, uint64_t(done.finish));
+  const bool filtered = done.finish == msg::Finish::kFiltered;
+  put_number(out, 3, uint64_t(filtered ? msg::Finish::kEos : done.finish));
   put_number(out, 4, done.stop_id);
+  if (filtered) put_number(out, 5, 1);
   return event(2, out);
 }
 

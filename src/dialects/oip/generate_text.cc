@@ -160,7 +160,8 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     moves_ = call.progress.moves;
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
       text_.finish(piece_);
-      bool eos = done->finish == msg::Finish::kEos, stop = done->finish == msg::Finish::kStopId;
+      bool eos = done->finish == msg::Finish::kEos || done->finish == msg::Finish::kFiltered;
+      bool stop = done->finish == msg::Finish::kStopId;
       return finish(text_.stop_string() || stop ? "stop_sequence" : eos ? "eos_token" : "length");
     }
     if (auto* failed = std::get_if<msg::Failed>(&event.what)) return fail(failed->status);

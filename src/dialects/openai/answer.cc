@@ -184,8 +184,7 @@ void Answer::Choice::done(const msg::Done& done) {
   if (done.completion_tokens > 0) completion_tokens = done.completion_tokens;
   if (done.prompt_tokens > 0) prompt_tokens = done.prompt_tokens;
   if (done.thought_tokens) thought_tokens = *done.thought_tokens;
-  end.why =
-      done.finish == msg::Finish::kEos || done.finish == msg::Finish::kStopId ? End::Why::kStop : End::Why::kLength;
+  end.why = why_of(done.finish);
   if (done.finish == msg::Finish::kStopId) end.stop_reason = std::to_string(done.stop_id);
   if (text_.stop_string()) end.why = End::Why::kStop, end.stop_reason = json_string(*text_.stop_string());
   end_calls();

@@ -152,6 +152,11 @@ void write_usage(std::string& out, const Usage& usage) {
   out += '}';
 }
 
+End::Why why_of(msg::Finish finish) {
+  if (finish == msg::Finish::kFiltered) return End::Why::kFiltered;
+  return finish == msg::Finish::kEos || finish == msg::Finish::kStopId ? End::Why::kStop : End::Why::kLength;
+}
+
 void write_end(std::string& out, const End& end) {
   if (end.why == End::Why::kNone) {
     out += "\"finish_reason\":null";
@@ -159,6 +164,8 @@ void write_end(std::string& out, const End& end) {
   }
   if (end.why == End::Why::kLength)
     out += "\"finish_reason\":\"length\"";
+  else if (end.why == End::Why::kFiltered)
+    out += "\"finish_reason\":\"content_filter\"";
   else
     out += !end.calls                        ? "\"finish_reason\":\"stop\""
            : end.form == CallForm::kFunction ? "\"finish_reason\":\"function_call\""

@@ -131,12 +131,13 @@ void write_usage(std::string& out, const Usage& usage);
 
 // Why a choice is over.
 struct End {
-  enum class Why : uint8_t { kNone, kStop, kLength } why = Why::kNone;
+  enum class Why : uint8_t { kNone, kStop, kLength, kFiltered } why = Why::kNone;
   std::string stop_reason;  // JSON: the stop string or token id, or null
   bool calls = false;       // it has calls of tools, and stops for them
   bool cut_call = false;    // it stops inside a call, which is none then
   CallForm form = CallForm::kTools;
 };
+End::Why why_of(msg::Finish finish);
 // `"finish_reason":"stop","stop_reason":…`; `"finish_reason":null` while it is not over.
 void write_end(std::string& out, const End& end);
 

@@ -9,7 +9,7 @@ namespace weir::salience {
 // The numbers of GenerateDone.FinishReason.
 enum class Reason : uint32_t { kEos = 1, kLength = 2, kStopString = 4 };
 inline Reason reason_of(msg::Finish finish) {
-  return finish == msg::Finish::kEos || finish == msg::Finish::kStopId ? Reason::kEos : Reason::kLength;
+  return finish == msg::Finish::kNone || finish == msg::Finish::kLength ? Reason::kLength : Reason::kEos;
 }
 
 base::Bytes write_token(const msg::Token& token);

@@ -94,6 +94,27 @@ TEST_F(Elsewhere, IdsOfAChatAreNotToldNorTaken) {
   EXPECT_FALSE(json(y)["choices"][0].contains("token_ids"));
 }
 
+TEST_F(Elsewhere, AFilterOfContentsIsNoEndOfTheText) {
+  const Json said = Json::array({{{"role", "user"}, {"content", "a"}}});
+  const auto answer = [&](const char* path, const Json& body) {
+    auto x = open("POST", path, body.dump());
+    ScriptedAnswer says{models["there"], models["there"].held.at(0)};
+    says.emit("ab");
+    says.done(msg::Finish::kFiltered);
+    turn();
+    return json(x);
+  };
+  const Json chat = {{"model", "there"}, {"messages", said}};
+  EXPECT_EQ(answer("/v1/chat/completions", chat)["choices"][0]["finish_reason"], "content_filter");
+  const Json anthropic = {{"model", "there"}, {"messages", said}, {"max_tokens", 5}};
+  EXPECT_EQ(answer("/v1/messages", anthropic)["stop_reason"], "refusal");
+  const Json ollama = {{"model", "there"}, {"messages", said}, {"stream", false}};
+  EXPECT_EQ(answer("/api/chat", ollama)["done_reason"], "stop");
+  const Json response = answer("/v1/responses", {{"model", "there"}, {"input", "a"}, {"store", false}});
+  EXPECT_EQ(response["status"], "incomplete");
+  EXPECT_EQ(response["incomplete_details"]["reason"], "content_filter");
+}
+
 TEST_F(Elsewhere, AMessageToThatServerIsNotCut) {
   EXPECT_EQ(error(ask("there", {{"truncate_prompt_tokens", 5}})), "400 invalid_request_error - truncate_prompt_tokens");
   const std::string many(3000, 'a');  // more than its context

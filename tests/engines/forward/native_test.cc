@@ -130,6 +130,14 @@ TEST(ForwardNative, EventsThatDoNotFitTheModelAreRefused) {
   EXPECT_FALSE(refused(event));
 }
 
+TEST(ForwardNative, AFilterOfContentsEndsAText) {
+  fpb::SequenceEvent event;
+  event.mutable_done()->set_finish(fpb::Done::EOS);
+  EXPECT_EQ(std::get<msg::Done>(read_event(event.SerializeAsString(), spec())->what).finish, msg::Finish::kEos);
+  event.mutable_done()->set_filtered(true);
+  EXPECT_EQ(std::get<msg::Done>(read_event(event.SerializeAsString(), spec())->what).finish, msg::Finish::kFiltered);
+}
+
 TEST(ForwardNative, AnyBytesAreReadOrRefused) {
   std::mt19937 random(7);
   fpb::SequenceEvent event;

@@ -210,6 +210,8 @@ class MessageAnswer final : public Answer {
     out += "\"stop_reason\":";
     if (end.why == End::Why::kLength)
       out += filled_context(choice) ? "\"model_context_window_exceeded\"" : "\"max_tokens\"";
+    else if (end.why == End::Why::kFiltered)
+      out += "\"refusal\"";
     else if (end.calls)
       out += "\"tool_use\"";
     else

@@ -83,7 +83,7 @@ class ResponseAnswer final : public Answer {
     const bool told = request_.stream && !items_.empty();
     if (choice.end.cut_call) drop_cut_call(events);
     if (items_.empty() && !told) begin_item(Item::Kind::kMessage, events);
-    const Progress how = choice.end.why == End::Why::kLength ? Progress::kCut : Progress::kDone;
+    const Progress how = choice.end.why == End::Why::kStop ? Progress::kDone : Progress::kCut;
     end_item(how, events);
     // Their numbers are taken: they go out also where the response fails for all that.
     if (request_.stream && !events.empty()) send(std::move(events));
@@ -332,8 +332,10 @@ class ResponseAnswer final : public Answer {
       add_string(out, "message", error);
       out += '}';
     }
-    out += status == "incomplete" ? R"(,"incomplete_details":{"reason":"max_output_tokens"})"
-                                  : R"(,"incomplete_details":null)";
+    const bool filtered = status == "incomplete" && choices_.front().end.why == End::Why::kFiltered;
+    out += status != "incomplete" ? R"(,"incomplete_details":null)"
+           : filtered             ? R"(,"incomplete_details":{"reason":"content_filter"})"
+                                  : R"(,"incomplete_details":{"reason":"max_output_tokens"})";
     add_string(out, "model", model_);
     out += ',' + request_.echoed + ",\"output\":[";
     for (const Item& item : items_) {

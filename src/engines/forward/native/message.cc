@@ -181,6 +181,7 @@ base::Result<msg::Event> read_token(std::string_view message, const msg::TextSpe
 base::Result<msg::Event> read_done(std::string_view message) {
   msg::Done done;
   uint64_t finish = 0;
+  bool filtered = false;
   marshal::PbFields fields;
   marshal::PbCountedReader r(message, fields);
   while (r.next()) {
@@ -190,9 +191,10 @@ base::Result<msg::Event> read_done(std::string_view message) {
     if (r.field() == 2) done.completion_tokens = number;
     if (r.field() == 3) finish = r.number();
     if (r.field() == 4) done.stop_id = number;
+    if (r.field() == 5) filtered = number > 0;
   }
   if (!r.ok() || finish > uint64_t(msg::Finish::kLength)) return bad("the end of a text cannot be read");
-  done.finish = msg::Finish(finish);
+  done.finish = filtered ? msg::Finish::kFiltered : msg::Finish(finish);
   return msg::Event{done};
 }
 

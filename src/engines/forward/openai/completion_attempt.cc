@@ -329,7 +329,10 @@ msg::Done CompletionAttempt::done() const {
   const uint32_t last = tokens_.last_id();
   const bool known = count > 0 && std::find(ends.begin(), ends.end(), last) != ends.end();
   const bool asked = count > 0 && std::find(stops.begin(), stops.end(), last) != stops.end();
-  out.finish = finish_ == "length" ? msg::Finish::kLength : asked && !known ? msg::Finish::kStopId : msg::Finish::kEos;
+  out.finish = finish_ == "length"           ? msg::Finish::kLength
+               : finish_ == "content_filter" ? msg::Finish::kFiltered
+               : asked && !known             ? msg::Finish::kStopId
+                                             : msg::Finish::kEos;
   out.stop_id = known || asked ? last : ends.empty() ? 0 : ends.front();
   return out;
 }
