@@ -11,6 +11,7 @@
 #include "msg/call.h"
 #include "msg/tenant.h"
 #include "wire/exchange.h"
+#include "wire/hops.h"
 #include "wire/trace_context.h"
 
 namespace weir::marshal {
@@ -57,12 +58,15 @@ inline const base::ModelScope* models_of(const wire::Request& request) {
   return request.identity ? request.identity->models.get() : nullptr;
 }
 
-// The trace that the request belongs to, as it is handed on; null where it belongs to none.
+// The trace that the request belongs to, as it is handed on, and where it has been; null where there is neither.
 inline std::shared_ptr<const msg::TraceFields> trace_fields_of(const wire::Exchange& exchange) {
   const wire::RequestRecord& record = exchange.record();
-  if (record.traceparent.empty()) return nullptr;
-  std::string state = record.trace ? record.trace->state : wire::tracestate_of(exchange.request().fields);
-  return std::make_shared<msg::TraceFields>(msg::TraceFields{record.traceparent, std::move(state)});
+  const uint32_t hops = wire::hops_of(exchange.request().fields);
+  if (record.traceparent.empty() && hops == 0) return nullptr;
+  auto out = std::make_shared<msg::TraceFields>(msg::TraceFields{record.traceparent, {}, hops});
+  if (!record.traceparent.empty())
+    out->tracestate = record.trace ? record.trace->state : wire::tracestate_of(exchange.request().fields);
+  return out;
 }
 
 // A Call comes on behalf of the request's tenant, and is charged to its limits. That of a request that is traced takes

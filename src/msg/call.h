@@ -126,9 +126,10 @@ enum class Anonymous : uint8_t {
   kShared,      // all of them
 };
 
-// W3C Trace Context as it is handed on to servers that are asked on behalf of a request.
+// Handed on to servers that are asked on behalf of a request: W3C Trace Context, and how far the request has come.
 struct TraceFields {
-  std::string traceparent, tracestate;  // the second may be empty
+  std::string traceparent, tracestate;  // both empty: it belongs to no trace; the second may be
+  uint32_t hops = 0;                    // servers of weir that have forwarded it
 };
 
 // One inference in flight: the fields that a dialect fills in. Copyable only for tests; never copied on the
@@ -146,7 +147,7 @@ struct Call {
   uint64_t tenant = 0;                          // see above: among equals, tenants take turns
   uint64_t cache_scope = 0;                     // Calls of different ones never share cached prefixes; the bus sets it
   std::shared_ptr<base::UsageLimiter> limiter;  // charged for its tokens; null: there are no limits
-  std::shared_ptr<const TraceFields> trace;     // null: the request belongs to no trace
+  std::shared_ptr<const TraceFields> trace;     // null: the request belongs to no trace, and comes from no weir
   base::SessionId session;                      // whose keys and values the engine keeps between Calls
   uint32_t adapter = 0;       // in the order of ModelSpec::adapters, from 1 on; 0: none. The adapter's Inbox sets it
   bool takes_errors = false;  // an error may be one of several answers, and others follow; else it is the end

@@ -25,7 +25,8 @@ bool is_of_content(Code code) {
 
 bool same_trace(const msg::Call& a, const msg::Call& b) {
   if (!a.trace || !b.trace) return !a.trace == !b.trace;
-  return a.trace->traceparent == b.trace->traceparent && a.trace->tracestate == b.trace->tracestate;
+  return a.trace->traceparent == b.trace->traceparent && a.trace->tracestate == b.trace->tracestate &&
+         a.trace->hops == b.trace->hops;
 }
 
 bool same_purpose(const msg::Call& a, const msg::Call& b) {

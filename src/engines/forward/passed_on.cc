@@ -1,6 +1,9 @@
 #include "engines/forward/passed_on.h"
 
+#include <string>
 #include <string_view>
+
+#include "wire/hops.h"
 
 namespace weir::forward {
 
@@ -11,13 +14,14 @@ std::array<char, 16> hex_digits(uint64_t number) {
 }
 
 void pass_on(const msg::Call& call, wire::Fields& fields) {
-  if (call.trace) {
+  if (call.trace && !call.trace->traceparent.empty()) {
     fields.add("traceparent", call.trace->traceparent);
     if (!call.trace->tracestate.empty()) fields.add("tracestate", call.trace->tracestate);
   }
+  if (call.trace && call.trace->hops > 0) fields.add(wire::kHops, std::to_string(call.trace->hops));
   if (call.tenant == 0) return;
   const auto digits = hex_digits(call.tenant);
-  fields.add("weir-tenant", {digits.data(), digits.size()});
+  fields.add(wire::kTenantThere, {digits.data(), digits.size()});
 }
 
 }  // namespace weir::forward

@@ -9,7 +9,7 @@
 
 namespace weir::forward {
 
-// The tenant's number (`weir-tenant`), where there is one.
+// The trace; the tenant's number, where there is one; through how many weirs it has come (wire/hops.h).
 void pass_on(const msg::Call& call, wire::Fields& fields);
 
 std::array<char, 16> hex_digits(uint64_t number);

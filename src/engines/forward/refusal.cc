@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "engines/forward/origin.h"
 #include "marshal/field_reader.h"
+#include "wire/hops.h"
 
 namespace weir::forward {
 namespace {
@@ -76,6 +78,21 @@ Status error_of(int status, std::string_view body, std::string_view retry_after)
   const Code code = code_of_status(status);
   if (code == Code::kResourceExhausted || code == Code::kUnavailable) return base::try_again(code, std::move(text));
   return failure(code, std::move(text));
+}
+
+Status no_origin(const Target& target, const std::string& model) {
+  if (target.present() == 0)
+    return base::try_again(Code::kUnavailable,
+                           "no server that has model '" + model + "' is there now; try again later");
+  return base::try_again(Code::kResourceExhausted,
+                         "every origin of model '" + model + "' has as many calls as it may (" +
+                             std::to_string(target.options.max_outstanding) + "); try again later");
+}
+
+Status goes_in_circles(const Target& target, const std::string& model) {
+  return failure(target.options.beside_local ? Code::kResourceExhausted : Code::kUnimplemented,
+                 "the request has been forwarded " + std::to_string(wire::kMostHops) +
+                     " times: the origins of model '" + model + "' lead back to it");
 }
 
 bool is_refusal(int status) { return status == 429 || (status >= 502 && status <= 504); }

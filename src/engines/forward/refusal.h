@@ -1,4 +1,5 @@
-// Answers over HTTP that are errors, in whatever form a server writes them. Pure; any thread.
+// Why a Call is not answered: answers over HTTP that are errors, in whatever form a server writes them; and where no
+// origin is asked. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -7,6 +8,8 @@
 #include "base/status.h"
 
 namespace weir::forward {
+
+struct Target;
 
 base::Code code_of_status(int status);
 
@@ -21,5 +24,11 @@ base::Status error_of(int status, std::string_view body, std::string_view retry_
 
 // The request was refused before anything was done for it, so that another origin may take it.
 bool is_refusal(int status);
+
+// No origin of the model is there, or all have as many calls as they may.
+base::Status no_origin(const Target& target, const std::string& model);
+// It has come through wire::kMostHops servers like this one: origins that forward to each other would hand it on for
+// ever. It runs here where the model does; else no other origin is asked for it, nor is it taken apart.
+base::Status goes_in_circles(const Target& target, const std::string& model);
 
 }  // namespace weir::forward

@@ -11,10 +11,12 @@
 #include "engines/forward/gather.h"
 #include "engines/forward/hedge.h"
 #include "engines/forward/prefix.h"
+#include "engines/forward/refusal.h"
 #include "engines/forward/sequence_lines.h"
 #include "engines/forward/token_counts.h"
 #include "msg/sequence.h"
 #include "sched/local_first.h"
+#include "wire/hops.h"
 
 namespace weir::forward {
 
@@ -31,15 +33,6 @@ constexpr auto kLook = std::chrono::milliseconds(500);  // for calls that take t
 uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
 
 Status client_left() { return failure(Code::kCancelled, "the client has left"); }
-
-Status no_origin(const Target& target, const msg::ModelSpec& spec) {
-  if (target.present() == 0)
-    return base::try_again(Code::kUnavailable,
-                           "no server that has model '" + spec.name + "' is there now; try again later");
-  return base::try_again(Code::kResourceExhausted,
-                         "every origin of model '" + spec.name + "' has as many calls as it may (" +
-                             std::to_string(target.options.max_outstanding) + "); try again later");
-}
 
 // Texts that are tensors cost as many tokens as those that have become ids (msg/token_charge.h): one for each byte.
 void charge_texts(const msg::Call& call, Time now) {
@@ -96,6 +89,8 @@ void ShardModel::put_alone(msg::Call* call, Came came) {
   call->times.batch_rows = call->rows;
   if (one.makes_tokens()) stats_.tokens->running.add(1);
   Status status = call->cancelled.load(std::memory_order_acquire) ? client_left() : target_->kind->fits(*call, spec_);
+  if (status.ok() && call->trace && call->trace->hops >= wire::kMostHops)
+    status = goes_in_circles(*target_, spec_.name);
   // An ended session leaves nothing behind here.
   if (status.ok() && one.makes_tokens() && call->generation->aim == msg::Aim::kRelease)
     return finish(one, {}, {msg::Done{}});
@@ -151,7 +146,7 @@ Status ShardModel::begin(ForwardedCall& one) {
     auto chosen = choose(one, tried);
     if (!chosen) return chosen.error();
     Origin* origin = *chosen;
-    if (!origin) return last.ok() ? no_origin(*target_, spec_) : last;
+    if (!origin) return last.ok() ? no_origin(*target_, spec_.name) : last;
     one.origin = origin;
     one.progress = now;
     one.late = false;

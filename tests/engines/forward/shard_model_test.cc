@@ -5,68 +5,24 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/memory_ledger.h"
 #include "base/overload.h"
-#include "engines/forward/origin_conn.h"
 #include "engines/forward/sequence_lines.h"
+#include "fake_kind.h"
 #include "net/shard_parts.h"
+#include "sched/local_first.h"
+#include "wire/hops.h"
 
 namespace weir::forward {
 namespace {
 
 using base::Code;
 using base::Status;
-
-// Is with an origin until the test ends it.
-struct FakeAttempt final : Attempt {
-  FakeAttempt(Receiver& its_receiver, std::map<std::string, size_t>& its_origins)
-      : receiver(its_receiver), at(its_origins) {}
-  Started start(OriginConn& conn) override { return ++at[conn.origin().name()], Started(); }
-  void let_go() override {}
-  void give_up_late(Status status) override { receiver.on_over({std::move(status), From::kOrigin, {}}); }
-  bool answered() const override { return true; }
-
-  Receiver& receiver;
-  std::map<std::string, size_t>& at;
-};
-
-struct FakeKind final : Kind {
-  net::ClientConn::Http http() const override { return {}; }
-  std::unique_ptr<Attempt> make_attempt(const Asked&, Attempt::Receiver& receiver) const override {
-    ++made;
-    auto out = std::make_unique<FakeAttempt>(receiver, at);
-    last = out.get();
-    return out;
-  }
-  std::unique_ptr<Questions> make_questions(net::Shard&, OriginConn&, const Options&) const override { return {}; }
-  Status fits(const msg::Call&, const msg::ModelSpec&) const override { return {}; }
-
-  mutable int made = 0;
-  mutable std::map<std::string, size_t> at;  // how many each origin got
-  mutable FakeAttempt* last = nullptr;
-};
-
-struct Slabs final : base::SlabSource {
-  base::Slab* take(size_t bytes) override { return base::heap_slab(bytes); }
-  base::MemoryLedger* ledger() override { return &memory; }
-  base::MemoryLedger memory{64 << 10};
-};
-
-struct Events final : msg::Home {
-  void post(std::vector<msg::Mail>& burst) override {
-    for (auto& mail : burst) post_here(std::move(mail));
-    burst.clear();
-  }
-  void post_here(msg::Mail&& mail) override { all.push_back(std::move(mail.event)); }
-  std::vector<msg::Event> all;
-};
 
 // A client that takes nothing yet, and two origins.
 struct ForwardedText : testing::Test {
@@ -325,6 +281,25 @@ TEST_F(ForwardedSequence, OneOfAnOldRunThatWaitsIsNotSentIntoTheNewOneOfAnotherS
   }
   EXPECT_EQ(2u + 3u, failed());
   EXPECT_EQ(2 * 3, kind->made);
+}
+
+TEST_F(ForwardedSequence, ARequestThatGoesInCirclesIsSentToNobody) {
+  const auto put_one = [&](uint32_t hops) {
+    msg::Call& call = calls.emplace_back();
+    call.trace = std::make_shared<msg::TraceFields>(msg::TraceFields{{}, {}, hops});
+    call.home = &events;
+    model->put(&call, ShardModel::Came::kHere);
+  };
+  put_one(wire::kMostHops);
+  ASSERT_EQ(1u, failed());
+  EXPECT_EQ(Code::kUnimplemented, std::get<msg::Failed>(events.all[0].what).status.code);
+  EXPECT_NE(std::string::npos, text(0).find("lead back to it")) << text(0);
+  EXPECT_EQ(0, kind->made);
+  target->options.beside_local = true, put_one(wire::kMostHops);
+  EXPECT_TRUE(sched::runs_here_then(std::get<msg::Failed>(events.all[1].what).status.code));
+  put_one(wire::kMostHops - 1);
+  EXPECT_EQ(1, kind->made);
+  answer();
 }
 
 // Sequences that came before it would be torn from their states.
