@@ -35,7 +35,7 @@ Status OriginConn::send(OriginCall& call, wire::ClientRequest&& request) {
     return {};
   }
   call.request_ = std::make_unique<wire::ClientRequest>(std::move(request));
-  waiting_.push_back(&call);
+  call.place_ = waiting_.insert(waiting_.end(), &call);
   send_waiting();
   return {};
 }
@@ -116,12 +116,16 @@ void OriginConn::send_waiting() {
   while (!waiting_.empty()) {
     Link* link = with_room();
     if (!link) break;
-    OriginCall* call = waiting_.front();
-    waiting_.pop_front();
-    const auto request = std::move(call->request_);
-    put(*link, *call, *request);
+    OriginCall& call = *waiting_.front();
+    const auto request = take_waiting(call);
+    put(*link, call, *request);
   }
   connect_for_waiting();
+}
+
+std::unique_ptr<wire::ClientRequest> OriginConn::take_waiting(OriginCall& call) {
+  waiting_.erase(call.place_);
+  return std::move(call.request_);
 }
 
 void OriginConn::put(Link& link, OriginCall& call, const wire::ClientRequest& request) {
@@ -146,7 +150,7 @@ void OriginConn::suspect(OriginCall& call) {
 }
 
 void OriginConn::leave(OriginCall& call) {
-  if (!call.link_) std::erase(waiting_, &call);
+  if (call.request_) take_waiting(call);
   if (Link* link = find(call.link_)) {
     --link->calls;
     if (link->open && link->conn->finished()) link->draining = true;
@@ -183,9 +187,9 @@ void OriginConn::on_closed(net::ClientConn& conn, const Status& why) {
 
 void OriginConn::fail_waiting(const Status& why) {
   while (!waiting_.empty()) {
-    OriginCall* call = waiting_.front();
-    waiting_.pop_front();
-    call->on_failed(why);
+    OriginCall& call = *waiting_.front();
+    take_waiting(call);
+    call.on_failed(why);
   }
 }
 

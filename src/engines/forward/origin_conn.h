@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 
@@ -31,6 +30,7 @@ class OriginCall : public wire::ClientAnswer {
   net::ClientConn* link_ = nullptr;
   bool reused_ = false;
   std::unique_ptr<wire::ClientRequest> request_;  // while it waits
+  std::list<OriginCall*>::iterator place_;        // of those that wait
 };
 
 class OriginConn final : private net::ClientConn::Owner {
@@ -81,6 +81,7 @@ class OriginConn final : private net::ClientConn::Owner {
   void connect_for_waiting();
   void send_waiting();
   void fail_waiting(const base::Status& why);
+  std::unique_ptr<wire::ClientRequest> take_waiting(OriginCall& call);
   void put(Link& link, OriginCall& call, const wire::ClientRequest& request);
   Link* with_room();
   Link* find(const net::ClientConn* conn);
@@ -92,8 +93,8 @@ class OriginConn final : private net::ClientConn::Owner {
   Origin& origin_;
   std::list<Link> links_;  // the last used first
   base::TimerId prune_ = base::TimerId::kNone;
-  std::deque<OriginCall*> waiting_;
-  uint32_t generation_ = 0;  // of the origin's addresses, that the rest here is about
+  std::list<OriginCall*> waiting_;  // any number, each of which may leave
+  uint32_t generation_ = 0;         // of the origin's addresses, that the rest here is about
   base::Status last_error_;
   base::Time retry_at_{};
   base::Duration retry_wait_{0};
