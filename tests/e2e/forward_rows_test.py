@@ -230,6 +230,10 @@ class Embeddings(Case):
         server = self.front('embeddings', origin, more=f', key_file: {key}')
         post(server, '/v1/embeddings', model='m', input='x')
         self.assertEqual({'Bearer sesame'}, {fields['authorization'] for fields in origin.fields})
+        azure = RowsOrigin(lambda _, __, asked: embeddings(asked))
+        server = self.front('embeddings', azure, more=f', key_file: {key}, key_header: api-key')
+        post(server, '/v1/embeddings', model='m', input='x')
+        self.assertEqual({('sesame', None)}, {(fields['api-key'], fields.get('authorization')) for fields in azure.fields})
 
     def test_an_origin_that_embeds_nothing_is_named(self):
         origin = RowsOrigin(lambda *_: whole({'error': {'message': 'no such thing'}}, '501 Not Implemented'))

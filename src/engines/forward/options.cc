@@ -177,6 +177,23 @@ Status read_origins(const std::string& text, KindName kind, std::vector<net::Url
   return {};
 }
 
+// No field of the message itself has such a name.
+Status read_key_header(const std::string& value, Options& out) {
+  const bool clean = std::all_of(value.begin(), value.end(),
+                                 [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+  const bool of_key = value == "authorization" || value.ends_with("key") || value.ends_with("token");
+  if (!clean || !of_key || value.size() > 64)
+    return wrong("key_header", value, "a field in lower case that ends with key or token, as api-key,");
+  if (out.key_file.empty()) return invalid("parameter 'key_header' needs 'key_file'");
+  return out.key_header = value, Status();
+}
+
+void read_secrets(Parameters& all, Options& out) {
+  all.text("ca_file", out.ca_file);
+  all.text("key_file", out.key_file);
+  all.read("key_header", [&](const std::string& value) { return read_key_header(value, out); });
+}
+
 // How calls are spread over the origins.
 void read_balancing(Parameters& all, Options& out) {
   all.read("hedge_after", [&](const std::string& value) { return read_hedge(value, out); });
@@ -229,8 +246,7 @@ base::Result<Options> read_options(const msg::ModelSpec& wanted) {
   all.read("api", [&](const std::string& value) { return read_api(value, out); });
   read_chat(all, out);
   read_texts(all, out);
-  all.text("ca_file", out.ca_file);
-  all.text("key_file", out.key_file);
+  read_secrets(all, out);
   all.text("tokenizer", out.tokenizer);
   all.text("tool_format", out.tool_format);
   all.duration("connect_timeout", kShortestCheck, out.connect_timeout);

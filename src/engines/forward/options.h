@@ -15,7 +15,8 @@
 //     max_outstanding: 1024                   # calls that one origin has at once, of all shards
 //     max_answer: 1GiB                        # bytes of one message
 //     ca_file: /etc/weir/origins.pem          # who signs the origins' certificates; by default whom the system trusts
-//     key_file: /etc/weir/origin.key          # its first line goes along as `authorization: Bearer …`
+//     key_file: /etc/weir/origin.key          # its first line goes along as `authorization: Bearer …`, or as it is:
+//     key_header: api-key                     # in a field of this name, which ends with key or token (Azure: api-key)
 //     hedge_after: 50ms                       # a call that takes longer is sent to a second origin too: or p95, of how
 //                                             # long calls take; only of tensors, where one answer comes; default:
 //                                             never
@@ -75,20 +76,20 @@
 
 namespace weir::forward {
 
-inline constexpr std::string_view kParameters[] = {"answer_timeout", "api",
-                                                   "binary_tensors", "ca_file",
-                                                   "check_interval", "connect_timeout",
-                                                   "dns_interval",   "embedding_size",
-                                                   "hedge_after",    "key_file",
-                                                   "kind",           "load_report",
-                                                   "local_first",    "max_answer",
-                                                   "max_length",     "max_outstanding",
-                                                   "max_texts",      "metrics_port",
-                                                   "model",          "origins",
-                                                   "places",         "thinking",
-                                                   "token_limit",    "tokenizer",
-                                                   "tool_format",    "version",
-                                                   "vision"};
+inline constexpr std::string_view kParameters[] = {"answer_timeout",  "api",
+                                                   "binary_tensors",  "ca_file",
+                                                   "check_interval",  "connect_timeout",
+                                                   "dns_interval",    "embedding_size",
+                                                   "hedge_after",     "key_file",
+                                                   "key_header",      "kind",
+                                                   "load_report",     "local_first",
+                                                   "max_answer",      "max_length",
+                                                   "max_outstanding", "max_texts",
+                                                   "metrics_port",    "model",
+                                                   "origins",         "places",
+                                                   "thinking",        "token_limit",
+                                                   "tokenizer",       "tool_format",
+                                                   "version",         "vision"};
 
 enum class OpenaiApi : uint8_t { kCompletions, kChat, kEmbeddings, kRerank };
 
@@ -116,7 +117,7 @@ struct Options {
   base::Duration dns_interval = std::chrono::seconds(30);  // 0: never
   uint32_t max_outstanding = 1024;
   uint64_t max_answer = uint64_t(1) << 30;
-  std::string ca_file, key_file;
+  std::string ca_file, key_file, key_header = "authorization";
   OpenaiApi api = OpenaiApi::kCompletions;
   std::optional<bool> vision;                                  // nothing: as the origin says
   std::optional<msg::TextSpec::Elsewhere::Thinking> thinking;  // the same

@@ -130,7 +130,8 @@ base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::s
   if (!options.key_file.empty()) {
     auto key = read_key(options.key_file);
     if (!key) return std::move(key).error();
-    out->authorization = "Bearer " + *key;
+    out->key_field = options.key_header;
+    out->key = (out->key_field == "authorization" ? "Bearer " : "") + *key;
   }
   if (options.any_tls()) {
     auto tls = net::TlsContext::for_client(options.ca_file, out->kind->http() == net::ClientConn::Http::k2

@@ -93,9 +93,9 @@ struct Origin {
 
 struct Target {
   Options options;
-  std::shared_ptr<const net::LiveTls> tls;  // null: no origin has TLS
-  std::string authorization;                // of each request; "" = none
-  std::deque<Origin> origins;               // places for all servers that there may be
+  std::shared_ptr<const net::LiveTls> tls;       // null: no origin has TLS
+  std::string key_field = "authorization", key;  // of each request; "" = none
+  std::deque<Origin> origins;                    // places for all servers that there may be
   std::shared_ptr<const Kind> kind;
   SequenceTable sequences;
 

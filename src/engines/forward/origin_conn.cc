@@ -27,7 +27,7 @@ Status OriginConn::send(OriginCall& call, wire::ClientRequest&& request) {
   request.scheme = tls ? "https" : "http";
   request.authority = origin_.name();
   if (target_.options.load_reports == LoadReports::kOrca) request.fields.add("endpoint-load-metrics-format", "TEXT");
-  if (!target_.authorization.empty()) request.fields.add("authorization", target_.authorization);
+  if (!target_.key.empty()) request.fields.add(target_.key_field, target_.key);
   call.link_ = nullptr;
   origin_.outstanding.fetch_add(1, std::memory_order_relaxed);
   if (link && waiting_.empty()) {

@@ -100,6 +100,17 @@ TEST(ForwardOptions, OpenaisOwnChatsHaveTheNewerNameOfALength) {
   EXPECT_EQ(limit(), TokenLimit::kMaxTokens);
 }
 
+TEST(ForwardOptions, AKeyMayHaveAFieldOfItsOwn) {
+  std::map<std::string, std::string> all{{"kind", "openai"}, {"origins", "http://a:1"}, {"key_file", "/k"}};
+  EXPECT_EQ(read_options(wanted(all))->key_header, "authorization");
+  for (const char* good : {"authorization", "api-key", "x-api-key", "x-goog-api-key", "private-token"})
+    EXPECT_EQ((all["key_header"] = good, read_options(wanted(all))->key_header), good);
+  for (const char* bad : {"", "host", "content-length", "Api-Key", "api key", "x:key", "te", "api-key\r\nx-token"})
+    EXPECT_FALSE((all["key_header"] = bad, read_options(wanted(all)))) << bad;
+  all["key_header"] = "api-key", all.erase("key_file");
+  EXPECT_FALSE(read_options(wanted(all)));
+}
+
 TEST(ForwardOptions, TheModelsNameIsTheSameThereUnlessItIsSaid) {
   EXPECT_EQ(read_options(wanted({{"kind", "oip-grpc"}, {"origins", "http://a:1"}}))->model, "m");
 }
