@@ -88,6 +88,7 @@ process::Place place_of(const models::LoadArgs& a, const process::Options& proce
 
 // A model of tokens has a TextTensorInbox before it, wherever it runs.
 base::Result<models::Instance> forwarded(forward::Runtime& forward, const models::LoadArgs& a) {
+  const auto aside = a.local ? nullptr : a.aside();  // its origins may take their time
   auto model = forward.load(a.wanted, a.file, a.slabs, a.broken, a.local);
   if (!model) return std::move(model).error();
   if (!model->spec.text) return *std::move(model);

@@ -219,4 +219,14 @@ std::shared_ptr<void> Jobs::take_turn(const std::string& of) {
           }};
 }
 
+// It takes its place back whether one is free or not, as above.
+std::shared_ptr<void> Jobs::step_aside() {
+  std::lock_guard held(lock_);
+  if (!give_place()) return nullptr;
+  return {this, [](Jobs* jobs) {
+            std::lock_guard again(jobs->lock_);
+            jobs->take_place();
+          }};
+}
+
 }  // namespace weir::models

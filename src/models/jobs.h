@@ -71,6 +71,8 @@ class Jobs {
 
   // LoadArgs::turn. Without the lock.
   std::shared_ptr<void> take_turn(const std::string& of);
+  // LoadArgs::aside. Without the lock. Null: the calling thread has no place.
+  std::shared_ptr<void> step_aside();
 
  private:
   struct Job {

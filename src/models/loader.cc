@@ -259,8 +259,8 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
   for (uint32_t i = 0; i < plan.places.size(); ++i) {
     if (!hooks_.loading()) return is_ending();
     auto of_instance = on_device(plan.wanted, plan.places[i]);
-    auto made = make(
-        LoadArgs{of_instance, plan.source.file, i, slabs_, broken, hooks_.loading, hooks_.turn, nullptr, all_made});
+    auto made = make({of_instance, plan.source.file, i, slabs_, broken, hooks_.loading, hooks_.turn, nullptr, all_made,
+                      hooks_.aside});
     if (!made) {
       base::Status why = made.error();
       why.text =

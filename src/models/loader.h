@@ -33,6 +33,7 @@ class Loader {
     std::function<void(Broken)> on_broken;
     std::function<bool()> loading;                                  // LoadArgs::loading
     std::function<std::shared_ptr<void>(const std::string&)> turn;  // LoadArgs::turn
+    std::function<std::shared_ptr<void>()> aside;                   // LoadArgs::aside
   };
 
   Loader(const RepositoryOptions& options, const std::map<std::string, EngineMaker>& engines, base::SlabSource& slabs,

@@ -53,6 +53,9 @@ struct LoadArgs {
   // True once the load waits no more for what the maker makes: it has been made, and warmed up. Null for
   // engine forward.
   std::shared_ptr<const std::atomic<bool>> made{};
+  // The load waits for somebody else until the result is destroyed, and takes none of this machine's memory or time:
+  // others are loaded in its place. On the thread that loads. Never null when the Repository loads.
+  std::function<std::shared_ptr<void>()> aside{};
 };
 // One instance of a model of rows, of tokens, or of any number of answers; or a model that another process runs.
 using Instance = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel,

@@ -36,12 +36,12 @@ Repository::Parts::Parts(RepositoryOptions o, std::map<std::string, EngineMaker>
       engines(std::move(e)),
       slabs(s),
       jobs(lock, queue, load_threads(options), kLoadPatience),
-      loader(
-          options, engines, slabs,
-          {[this, queue = queue](Loader::Broken broken) {
-             queue->post([this, broken = std::move(broken)] { broke(broken); });
-           },
-           [queue = queue] { return !queue->ends(); }, [this](const std::string& of) { return jobs.take_turn(of); }}),
+      loader(options, engines, slabs,
+             {[this, queue = queue](Loader::Broken broken) {
+                queue->post([this, broken = std::move(broken)] { broke(broken); });
+              },
+              [queue = queue] { return !queue->ends(); }, [this](const std::string& of) { return jobs.take_turn(of); },
+              [this] { return jobs.step_aside(); }}),
       publisher(table, queue, options.default_model, std::move(p)),
       demand(options, table, queue,
              {[this](const std::string& name, const Demand::Done& done) {

@@ -265,6 +265,26 @@ TEST(ParallelLoads, ABrokenModelIsLoadedAnewBesideALoadThatHangs) {
   loads.release("slow");
 }
 
+TEST(ParallelLoads, OneThatWaitsForAnotherServerHasNoPlace) {
+  test::Disk disk({{"a/model.yaml", "engine: there"}, {"b/model.yaml", "engine: there"}, {"c/1/model.onnx", "a"}});
+  HeldLoads loads;
+  auto there = [&](const LoadArgs& args) -> base::Result<Instance> {
+    const auto aside = args.aside();
+    return loads.make(args);
+  };
+  loads.hold("a"), loads.hold("b");
+  AnyRepo repo(disk, {{"onnx", loads.maker()}, {"there", there}}, with_threads(2));
+  ASSERT_TRUE(repo.repository->start().ok());
+  std::promise<base::Status> a, b;
+  repo.repository->load("a", {}, [&](auto status) { a.set_value(status); });
+  repo.repository->load("b", {}, [&](auto status) { b.set_value(status); });
+  ASSERT_TRUE(loads.begins("a") && loads.begins("b"));
+  EXPECT_TRUE(repo.load("c").ok());
+  loads.release("a"), loads.release("b");
+  EXPECT_TRUE(a.get_future().get().ok());
+  EXPECT_TRUE(b.get_future().get().ok());
+}
+
 TEST(ParallelLoads, OneThatWaitsForItsTurnHasNoPlace) {
   test::Disk disk({{"a/model.yaml", "engine: gpu"}, {"b/model.yaml", "engine: gpu"}, {"c/1/model.onnx", "a"}});
   HeldLoads loads;

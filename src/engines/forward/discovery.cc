@@ -10,7 +10,7 @@ using base::Status;
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(2);  // for an answer; loads of other models wait meanwhile
+constexpr auto kPatience = std::chrono::seconds(2);  // for an answer
 
 }  // namespace
 
