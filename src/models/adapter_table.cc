@@ -106,17 +106,19 @@ void AdapterTable::take(const std::string& model, uint64_t version, const std::s
   ModelTable::Slot* from = slot(model, version);
   const auto at = from ? from->loaded.all.find(adapter) : decltype(from->loaded.all.end())();
   if (!from || at == from->loaded.all.end()) return;
-  from->bytes -= std::min(from->bytes, at->second.keep ? at->second.bytes : 0);
-  drop_served(model, version, adapter);
+  const uint64_t bytes = at->second.keep ? std::min(from->bytes, at->second.bytes) : 0;
+  from->bytes -= bytes;
+  drop_served(model, version, adapter, bytes);
   from->loaded.all.erase(at);
 }
 
 // It leaves memory when the last Call inside has ended.
-void AdapterTable::drop_served(const std::string& model, uint64_t version, const std::string& adapter) {
+void AdapterTable::drop_served(const std::string& model, uint64_t version, const std::string& adapter, uint64_t bytes) {
   auto& served = slot(model, version)->adapters;
   const auto at = std::find_if(served.begin(), served.end(), [&](const auto& s) { return s->spec.name == adapter; });
   if (at == served.end()) return;
-  table_.retired_.push_back({model, version, std::move(*at)});
+  if (bytes > 0) table_.leaving_[model] += bytes;
+  table_.retired_.push_back({model, version, std::move(*at), bytes});
   served.erase(at);
 }
 

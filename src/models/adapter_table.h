@@ -43,7 +43,7 @@ class AdapterTable {
   void take(const std::string& model, uint64_t version, const std::string& adapter);
   // The one that was loaded under that name before; false: none was.
   bool former_serves_on(const std::string& model, uint64_t version, const LoadedAdapter& broken);
-  void drop_served(const std::string& model, uint64_t version, const std::string& adapter);
+  void drop_served(const std::string& model, uint64_t version, const std::string& adapter, uint64_t bytes);
 
   ModelTable& table_;
 };
