@@ -63,7 +63,8 @@ struct IndexRow {
   std::string name;
   std::string version;
   ModelState state = ModelState::kUnknown;
-  std::string reason;  // why it is not ready, in words for a person
+  std::string reason;    // why it is not ready, in words for a person
+  std::string parent{};  // of an adapter: its model
 };
 
 // The need of a request: what the model must be able to do.

@@ -275,13 +275,13 @@ void ModelTable::Model::take_names(const ModelConfig& config) {
   for (const auto& [version, slot] : versions) add_adapter_names(slot);
 }
 
-void ModelTable::Model::list_adapter(const std::string& name, bus::Catalog& catalog) const {
-  if (versions.empty()) catalog.index.push_back({name, "", state, reason});
+void ModelTable::Model::list_adapter(const std::string& name, const std::string& own, bus::Catalog& catalog) const {
+  if (versions.empty()) catalog.index.push_back({name, "", state, reason, own});
   for (const auto& [version, slot] : versions) {
     const auto loaded = slot.loaded.all.find(name);
     const bool fails = slot.served && loaded != slot.loaded.all.end() && !loaded->second.reason.empty();
     catalog.index.push_back({name, std::to_string(version), fails ? ModelState::kUnavailable : slot.state,
-                             fails ? loaded->second.reason : slot.reason});
+                             fails ? loaded->second.reason : slot.reason, own});
     for (const auto& served : slot.adapters) {
       if (served->spec.name != name) continue;
       auto& row = catalog.models[name];
@@ -316,7 +316,7 @@ std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& defau
     if (models_.contains(name))
       std::erase_if(catalog->index, [&taken = name](const bus::IndexRow& row) { return row.name == taken; });
     if (model.adapters.contains(name))
-      model.list_adapter(name, *catalog);
+      model.list_adapter(name, owner, *catalog);
     else
       catalog->names.emplace(name, owner);
   }

@@ -129,7 +129,7 @@ class ModelTable {
     // Adapters that requests have loaded go on to versions that do not serve yet.
     void pass_on_adapters(uint64_t version);
     // Its rows and versions, under the adapter's name.
-    void list_adapter(const std::string& name, bus::Catalog& catalog) const;
+    void list_adapter(const std::string& name, const std::string& own, bus::Catalog& catalog) const;
   };
 
   base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model,

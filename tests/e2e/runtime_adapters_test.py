@@ -181,6 +181,24 @@ class RuntimeAdapters(Asks):
         self.assertEqual(expected, self.complete('kept'))
         self.assertEqual(200, self.unload('kept')[0])
 
+    def test_one_that_does_not_come_back_with_its_model_can_be_unloaded(self):
+        shutil.copytree(self.outside / 'in/sql', self.outside / 'in/short')
+        self.assertEqual(200, self.load('short', 'short')[0])
+        shutil.rmtree(self.outside / 'in/short')
+        os.utime(self.root / 'base/1/config.json', (2e9, 2e9))
+        self.server.process.send_signal(1)
+        self.becomes(lambda: [r['state'] for r in self.json('/v2/repository/index', {}) if r['name'] == 'short'] == ['UNAVAILABLE'])
+        self.assertEqual(404, self.unload('base')[0], 'models are not unloaded here')
+        self.assertEqual(200, self.unload('short')[0])
+        self.assertEqual(404, self.unload('short')[0])
+
+    def test_lists_of_models_begin_with_their_models(self):
+        self.assertEqual(200, self.load('a', 'sql')[0])
+        self.addCleanup(self.unload, 'a')
+        listed = [model['parent'] for model in self.json('/v1/models')['data']]
+        self.assertEqual('base', listed[-1])
+        self.assertEqual([None] * (len(listed) - 1), listed[:-1])
+
     def test_metrics_name_those_with_requests(self):
         text = self.ask('/metrics')[2]
         line, = (line for line in text.splitlines() if line.startswith('vllm:lora_requests_info{') and 'model_name="base"' in line)

@@ -67,6 +67,7 @@ TEST_F(LoadedAdapterModels, TheyComeBackWithTheirModel) {
   ASSERT_TRUE(repo->load("m").ok()) << "an adapter that is gone does not keep its model away";
   EXPECT_EQ(ask("sql"), "no such model");
   EXPECT_NE(repo->rows().find("sql/1 UNAVAILABLE (there is no file"), std::string::npos) << repo->rows();
+  for (const auto& row : repo->now()->index) EXPECT_EQ(row.parent, row.name == "sql" ? "m" : "") << row.name;
   EXPECT_TRUE(repo->unload("sql").ok());
   EXPECT_EQ(repo->rows(), "m/1 READY\n");
 }

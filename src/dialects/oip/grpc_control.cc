@@ -238,9 +238,11 @@ class RpcWaiter final : public wire::RpcListener {
 };
 
 ServerControl::Done wait_for(OipState& state, wire::Rpc& rpc) {
-  uint64_t wait = state.wait([&rpc](Status status) {
-    if (status.ok()) rpc.send(base::Bytes());
-    rpc.finish(status);
+  uint64_t wait = state.wait([&rpc](const Status& status) {
+    wire::guarded(rpc.exchange(), [&] {
+      if (status.ok()) rpc.send(base::Bytes());
+      rpc.finish(status);
+    });
   });
   rpc.attach(std::make_unique<RpcWaiter>(state, wait));
   return state.finisher(wait);

@@ -13,6 +13,7 @@
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/offload.h"
+#include "wire/service_guard.h"
 
 namespace weir::oip {
 namespace {
@@ -162,9 +163,8 @@ class RestWaiter final : public wire::ExchangeListener {
 };
 
 ServerControl::Done wait_for(OipState& state, Exchange& exchange, std::string answer) {
-  uint64_t wait = state.wait([&exchange, answer = std::move(answer)](Status status) {
-    if (status.ok()) return respond_json(exchange, answer);
-    respond_error(exchange, status);
+  uint64_t wait = state.wait([&exchange, answer = std::move(answer)](const Status& status) {
+    wire::guarded(exchange, [&] { status.ok() ? respond_json(exchange, answer) : respond_error(exchange, status); });
   });
   exchange.attach(std::make_unique<RestWaiter>(state, wait));
   return state.finisher(wait);

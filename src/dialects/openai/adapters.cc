@@ -11,6 +11,7 @@
 #include "marshal/json_cursor.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
+#include "wire/service_guard.h"
 
 namespace weir::openai {
 namespace {
@@ -77,7 +78,7 @@ dialects::ServerControl::Done wait_for_adapter(Exchange& exchange, AdapterReques
   auto cell = std::make_shared<Exchange*>(&exchange);
   exchange.attach(std::make_unique<AdapterWaiter>(cell));
   return [cell, request = std::move(request), answer](const Status& status) {
-    if (*cell) answer(**cell, request, status);
+    if (*cell) wire::guarded(**cell, [&] { answer(**cell, request, status); });
   };
 }
 
@@ -130,6 +131,11 @@ void load_named_adapter(OpenAiState& state, Exchange& exchange, AdapterRequest&&
   state.options.control->load(name, std::move(parameters), wait_for_adapter(exchange, std::move(request), tell_loaded));
 }
 
+// Also of one that has not come back with its model.
+bool is_of_adapter(const bus::Catalog& catalog, const std::string& name) {
+  return std::ranges::any_of(catalog.index, [&](const auto& row) { return row.name == name && !row.parent.empty(); });
+}
+
 // Models themselves are not unloaded here.
 void unload_named_adapter(OpenAiState& state, Exchange& exchange, AdapterRequest&& request) {
   if (request.name.empty())
@@ -137,9 +143,7 @@ void unload_named_adapter(OpenAiState& state, Exchange& exchange, AdapterRequest
                           "'lora_name' needs to be provided to unload a LoRA adapter.");
   exchange.record().model = cut_name(request.name);
   if (!may_use_adapter(exchange, {&request.name}, "'lora_name'")) return;
-  const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
-  const auto found = catalog.models.find(request.name);
-  if (found == catalog.models.end() || !found->second.preferred || found->second.preferred->spec.parent.empty())
+  if (!is_of_adapter(state.bus.catalog(marshal::models_of(exchange.request())), request.name))
     return tell_unloaded(exchange, request, base::failure(Code::kNotFound, ""));
   const std::string name = request.name;
   state.options.control->unload(name, dialects::ServerControl::Dependents::kKeep,

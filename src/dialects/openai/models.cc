@@ -26,6 +26,8 @@ void begin_model(std::string& out, const OpenAiState& state, std::string_view id
   marshal::write_string(out, spec.parent);
 }
 
+bool is_adapter(const bus::Catalog::Model& model) { return model.preferred && !model.preferred->spec.parent.empty(); }
+
 void write_text(std::string& out, const msg::TextSpec& text) {
   out += ",\"max_model_len\":" + std::to_string(text.max_length);
   if (text.labels > 0)
@@ -62,9 +64,13 @@ void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
     write_text(out, *text);
     out += '}';
   };
-  for (const auto& [name, model] : catalog.models) list(name, model);
+  for (const auto& [name, model] : catalog.models)
+    if (!is_adapter(model)) list(name, model);
   for (const auto& [name, own] : catalog.names)
     if (auto model = catalog.models.find(own); model != catalog.models.end()) list(name, model->second);
+  // Clients of vLLM take the first one.
+  for (const auto& [name, model] : catalog.models)
+    if (is_adapter(model)) list(name, model);
   respond_json(exchange, out + "],\"models\":[" + names + "]}");
 }
 
