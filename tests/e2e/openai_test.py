@@ -322,6 +322,19 @@ class Formats(unittest.TestCase):
             [call] = answer['choices'][0]['message']['tool_calls']
             self.assertEqual(('f', 1), (call['function']['name'], json.loads(call['function']['arguments'])['a']))
 
+    def test_the_expression_of_a_custom_tool_is_held_to_or_refused(self):
+        def ask(expression):
+            grammar = {'type': 'grammar', 'grammar': {'syntax': 'regex', 'definition': expression}}
+            return self.chat('llama', tools=[{'type': 'custom', 'custom': {'name': 'f', 'format': grammar}}], max_tokens=200,
+                             tool_choice={'type': 'custom', 'custom': {'name': 'f'}})
+        status, answer = ask('[0-9]{3}')
+        self.assertEqual(200, status, answer)
+        self.assertRegex(answer['choices'][0]['message']['tool_calls'][0]['custom']['input'], '^[0-9]{3}$')
+        for expression in ('(', '(?=a)b'):
+            status, answer = ask(expression)
+            self.assertEqual((400, 'tools'), (status, answer.get('error', {}).get('param')), answer)
+            self.assertIn('pattern', answer['error']['message'])
+
 
 if __name__ == '__main__':
     harness.main()

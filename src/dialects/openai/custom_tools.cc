@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dialects/openai/responses/input.h"
+#include "dialects/openai/tools.h"
 
 namespace weir::openai {
 namespace {
@@ -40,10 +41,25 @@ ApiError read_format(const CustomJson& custom, const std::string& place, CustomJ
   return {};
 }
 
+// Whoever calls a tool says its name alone: which kind is meant must be clear.
+ApiError check_names(const CustomJson& tools, const Request& request) {
+  for (const std::string& name : request.custom_tools) {
+    const auto has_it = [&](const CustomJson& tool) {
+      const CustomJson* function = tool.is_object() ? object_in(tool, "function") : nullptr;
+      const auto at = function ? function->find("name") : CustomJson::const_iterator();
+      return function && at != function->end() && *at == name;
+    };
+    if (std::count_if(tools.begin(), tools.end(), has_it) > 1)
+      return refuse("tools", "tools: two of them have the name '" + name.substr(0, 64) + "'");
+  }
+  return {};
+}
+
 }  // namespace
 
 ApiError custom_as_functions(CustomJson& tools, Request& request) {
   request.custom_tools.clear();
+  if (tools.size() > kMaxTools) return {};  // refused by read_tools()
   for (size_t i = 0; i < tools.size(); ++i) {
     CustomJson& tool = tools[i];
     if (!tool.is_object() || tool.value("type", CustomJson()) != "custom") continue;
@@ -60,7 +76,7 @@ ApiError custom_as_functions(CustomJson& tools, Request& request) {
     request.custom_tools.push_back(function["name"]);
     tool = {{"type", "function"}, {"function", std::move(function)}};
   }
-  return {};
+  return check_names(tools, request);
 }
 
 bool custom_calls_as_functions(CustomJson& calls) {

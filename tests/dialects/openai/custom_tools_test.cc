@@ -2,6 +2,7 @@
 #include "dialects/openai/custom_tools.h"
 
 #include "bench.h"
+#include "dialects/openai/responses/input.h"
 
 namespace weir::openai {
 namespace {
@@ -96,6 +97,14 @@ TEST_F(CustomTools, OneCanBeChosen) {
   EXPECT_EQ(ask({{"tool_choice", allowed}}, "x")->response.status, 200);
 }
 
+TEST_F(CustomTools, AnExpressionIsHeldToOrRefused) {
+  for (const auto& [syntax, is] : {std::pair("regex", true), std::pair("lark", false)}) {
+    nlohmann::ordered_json function{{"name", "run"}};
+    responses::describe_custom({{"format", {{"type", "grammar"}, {"syntax", syntax}, {"definition", "a"}}}}, function);
+    EXPECT_EQ(function.value("strict", false), is) << "a strict schema of a call is refused where it is not supported";
+  }
+}
+
 TEST_F(CustomTools, MistakesAreNamed) {
   const std::pair<Json, const char*> wrong[] = {
       {{{"type", "custom"}}, "tools[0].custom: expected an object with a name"},
@@ -110,6 +119,11 @@ TEST_F(CustomTools, MistakesAreNamed) {
     auto x = ask({{"tools", {tool}}});
     EXPECT_EQ(x->response.status, 400) << x->sent;
     EXPECT_EQ(json(x)["error"]["message"], text);
+  }
+  for (const Json& other : {custom("run"), Json{{"type", "function"}, {"function", {{"name", "run"}}}}}) {
+    auto x = ask({{"tools", {other, custom("run")}}});
+    EXPECT_EQ(x->response.status, 400) << x->sent;
+    EXPECT_EQ(json(x)["error"]["message"], "tools: two of them have the name 'run'");
   }
   const Json turn{{"role", "assistant"},
                   {"tool_calls", {{{"id", "c"}, {"type", "custom"}, {"custom", {{"name", "f"}}}}}}};

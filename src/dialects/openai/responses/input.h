@@ -32,7 +32,7 @@ ApiError read_client_tools(const OrderedJson& body, OrderedJson& out, Request& r
 std::string shown_name(std::string_view name_space, std::string_view name);
 
 // Adds to `function`, which has a name, the description and the parameters of a custom tool, a function of one text. A
-// regular expression is held to where the tool has to be called; another grammar the model is only told of.
+// regular expression is held to, or refused, where the tool has to be called; of another grammar the model is told.
 void describe_custom(const OrderedJson& tool, OrderedJson& function);
 // The arguments of its call.
 std::string custom_arguments(std::string_view input);

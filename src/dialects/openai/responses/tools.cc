@@ -178,7 +178,10 @@ void describe_custom(const OrderedJson& tool, OrderedJson& function) {
     std::string said(text_member(tool, "description"));
     said += (said.empty() ? "" : "\n\n") + ("`input` fits this grammar (" + syntax) + "):\n" + definition;
     function["description"] = std::move(said);
-    if (syntax == "regex") input["pattern"] = "^(?:" + definition + ")$";
+    if (syntax == "regex") {
+      input["pattern"] = "^(?:" + definition + ")$";
+      function["strict"] = true;
+    }
   }
   function["parameters"] = {{"type", "object"},
                             {"properties", {{"input", std::move(input)}}},
