@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "marshal/json_cursor.h"
+
 namespace weir::oip {
 namespace {
 
@@ -10,8 +12,14 @@ using base::Status;
 
 bool is_plain(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.'; }
 
+// A client's credentials, which nobody means by "*".
+bool is_secret(std::string_view name) {
+  constexpr std::string_view kSecret[] = {"api-key", "authorization", "cookie", "proxy-authorization", "x-api-key"};
+  return std::find(std::begin(kSecret), std::end(kSecret), name) != std::end(kSecret);
+}
+
 bool matches(std::string_view pattern, std::string_view name) {
-  if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
+  if (pattern.ends_with('*')) return !is_secret(name) && name.starts_with(pattern.substr(0, pattern.size() - 1));
   return name == pattern;
 }
 
@@ -41,6 +49,8 @@ Status forward_headers(const std::vector<std::string>& patterns, const wire::Fie
       return base::invalid("the headers that are parameters of a request (oip.forward_headers) are " +
                            std::to_string(kMostForwarded) + " at most, of " + std::to_string(kMostForwardedBytes) +
                            " bytes together");
+    if (!marshal::valid_utf8(field.value))
+      return base::invalid("header '" + std::string(name) + "' is to be a parameter, and its value is not UTF-8");
     found.emplace_back(std::string(name), std::string(field.value));
   }
   std::move(found.begin(), found.end(), std::back_inserter(parameters));

@@ -21,7 +21,19 @@ TEST(ForwardedHeaders, OnlyThoseOfThePatternsAreParameters) {
   EXPECT_TRUE(forward_headers({"x-a"}, fields, exact).ok());
   EXPECT_EQ(names(exact), "x-a=v ");
   EXPECT_TRUE(forward_headers({"*"}, fields, all).ok());
-  EXPECT_EQ(names(all), "y=own x-a=v x-ab=v authorization=v ");
+  EXPECT_EQ(names(all), "y=own x-a=v x-ab=v ") << "a key is no value of any header";
+  msg::Parameters key;
+  EXPECT_TRUE(forward_headers({"a*", "authorization"}, fields, key).ok());
+  EXPECT_EQ(names(key), "authorization=v ");
+}
+
+TEST(ForwardedHeaders, AParameterIsText) {
+  for (const auto& [value, good] : {std::pair("caf\xc3\xa9", true), std::pair("caf\xe9", false)}) {
+    msg::Parameters parameters;
+    wire::Fields fields;
+    fields.add("x-a", value);
+    EXPECT_EQ(forward_headers({"x-*"}, fields, parameters).ok(), good) << value;
+  }
 }
 
 TEST(ForwardedHeaders, TheirNumberAndBytesAreBounded) {
