@@ -8,7 +8,10 @@ time of a step   = max(weights / bandwidth, work / arithmetic) + keys and values
     weights      bytes of all products, read once; work: 2 per weight and row, and per token of a prompt that is with them
     keys, values read by decode attention, at a share of the bandwidth that its occupancy gives (kernels.py)
     kernels      of a layer: five for one or two rows (norm with its product, attention with its rotation and its merge,
-                 product, norm with gates and SwiGLU, product), eight for more rows of one token, nine for prompts
+                 product, norm with gates and SwiGLU, product), eight for more rows of one token, nine for prompts; of
+                 mixtures of experts nine for up to four rows and eleven for more
+    experts      of mixtures: those that rows choose, where a router chooses each as often as another, at a share of the
+                 bandwidth
     launch       from the end of one kernel of a graph to the full speed of the next: 1.3 us between them, and as much to
                  fill and drain the device; where all kernels are ours (up to two rows) the first of both passes
                  beside the kernel before (programmatic dependent launch)
@@ -42,6 +45,8 @@ GPUS = {'h100': Gpu(3.35e12, 620e12, 54.8e9, 83.4e9), 'h200': Gpu(4.8e12, 640e12
 
 STREAMED = 0.92     # of the bandwidth that the thin products reach: one read, no reuse
 ATTENTION = 0.85    # of it that decode attention reaches: 96 KiB on their way on each multiprocessor, where 20 would do
+EXPERTS = 0.75      # of it that products by expert reach: two short kernels for each layer, of which none begins early
+PAIR_ROWS = 4       # expert_kernels.h kPairRows
 PROMPTS = 0.85      # of a large product's arithmetic that a step of prompts reaches: attention, norms, small products
 DRAW_PASSES = 3
 FUSED_ROWS, OWN_ROWS = 2, 2  # kernels.h kNormRows, matmul.h kThinRows
@@ -93,6 +98,16 @@ class Paper:
                      keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape, None if prompts else rows),
                      draws=passes * 4 * shape.vocabulary * rows / g.bandwidth)
 
+    def mixture(self, shape, rows, context):
+        """One token of each of `rows` sequences of a mixture of experts."""
+        g, outside = self.gpu, shape.outside() + shape.head()
+        experts = shape.read(rows) - shape.outside()
+        kv = 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows
+        launches = ((9 if rows <= PAIR_ROWS else 11) * shape.layers + 5) * self.kernel_s
+        return Terms(weights=2 * outside / (g.bandwidth * STREAMED), experts=2 * experts / (g.bandwidth * EXPERTS),
+                     keys_and_values=kv / (g.bandwidth * ATTENTION), launches=launches,
+                     draws=DRAW_PASSES * 4 * shape.vocabulary * rows / g.bandwidth)
+
     def prompt(self, shape, tokens):
         work = Terms(products=2 * shape.products() * tokens / (self.gpu.arithmetic * PROMPTS), launches=self.kernels(shape, None))
         return work + Terms(wake_up=min(work.total() * WAKE_SHARE, WAKE_MOST) + WAKE_LATE)
@@ -119,6 +134,10 @@ class Paper:
                         weights.LLAMAS[name], prompt, tokens, streams)
             out['', f'{name}, 128 in, 128 out, 256 streams, SSE, top-p 0.9'] = self.served(
                 weights.LLAMAS[name], 128, 128, 256, TOP_P_PASSES)
+        for name, shape in weights.MIXTURES.items():
+            for count in (1, 8, 64, 256):
+                step = self.mixture(shape, count, 150)
+                out['', f'{name} decode, batch {count}, no server'] = count / step.total(), step
         for name in ('8B', '1B'):
             step = self.decode(weights.LLAMAS[name], 256, 500)
             out['', f'{name} decode, batch 256, no server'] = 256 / step.total(), step

@@ -76,7 +76,7 @@ def model(repository, name, engine, parameters, **keys):
 # --- the kernels and the engine without a server around it: H1, H2, H6, limits ------------------------------------------
 CORRECT = ('rows', 'attention', 'draws', 'encoder', 'products', 'experts', 'model', 'identity', 'fault')  # beside each other: nothing is timed
 OWN_KERNELS = ('rows', 'attention', 'draws', 'encoder', 'experts')  # initcheck does not see what cuBLASLt writes by the tensor memory accelerator
-TIMED = ('copies', 'kernels', '1B', '8B')
+TIMED = ('copies', 'kernels', '1B', '8B', 'mixture')
 
 
 def section(run, folder, name):
@@ -310,6 +310,6 @@ def sanitizers(run, result):
     result['wrong'] = [tool for tool in tools if result[tool].startswith('exit')]
 
 
-ALL = [Part('checks', checks, 60), Part('1B', text('1B'), 30), Part('tensors', tensors, 15), Part('small', small, 35),
+ALL = [Part('checks', checks, 75), Part('1B', text('1B'), 30), Part('tensors', tensors, 15), Part('small', small, 35),
        Part('8B', text('8B'), 65), Part('models', models, 12), Part('onnx', onnx, 20), Part('torch', torch, 30),
        Part('sanitizers', sanitizers, 60, alone=True)]

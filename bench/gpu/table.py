@@ -106,6 +106,10 @@ def rows(results):
     for name in ('8B', '1B'):  # the engine alone, for the two above
         out.append(row('', f'{name} decode, batch 256, no server', f.bench(f'{name} decode b256'), 'tok/s', None,
                        f.limit(f'{name} decode b256'), f.torch(f'{name} decode b256')))
+    for name in weights.MIXTURES:
+        for rows in (1, 8, 64, 256):
+            out.append(row('', f'{name} decode, batch {rows}, no server', f.bench(f'{name} decode b{rows}'), 'tok/s', None,
+                           f.limit(f'{name} decode b{rows}')))
     out += [first_token(f, '8B', 20), first_token(f, '1B', 5), steady(f, '8B'), steady(f, '1B')]
     for name in ('8B', '1B'):
         out.append(row('H6', f'{name}, steps that the device waits for, batch 256',

@@ -45,6 +45,32 @@ class Llama:
 
 
 @dataclasses.dataclass(frozen=True)
+class Mixture(Llama):
+    """A mixture of experts in every layer; `intermediate` is an expert's width."""
+    experts: int = 1
+    used: int = 1
+
+    def expert(self):
+        return 3 * self.hidden * self.intermediate
+
+    def outside(self):
+        """Weights of the layers that are no expert's; routers with them."""
+        qkv = self.hidden * (self.heads + 2 * self.kv_heads) * self.head_dim
+        return self.layers * (qkv + self.hidden * self.heads * self.head_dim + self.hidden * self.experts)
+
+    def products(self):
+        return self.outside() + self.layers * self.used * self.expert()
+
+    def read(self, rows):
+        """Weights that a step of so many rows reads, where each expert is chosen as often as another."""
+        busy = self.experts * (1 - (1 - self.used / self.experts) ** rows)
+        return self.outside() + self.layers * busy * self.expert()
+
+    def bytes(self):
+        return 2 * (self.read(float('inf')) + self.head() * (1 if self.tied else 2))
+
+
+@dataclasses.dataclass(frozen=True)
 class Bert:
     vocabulary: int
     hidden: int
@@ -63,6 +89,9 @@ LLAMAS = {
     '200M': Llama(32000, 1024, 14, 16, 8, 64, 2816, True),  # for CPUs: bench/load/prefill.py
     'tiny 1B': Llama(320, 64, 2, 2, 1, 64, 96, True),
     'tiny 8B': Llama(320, 128, 2, 2, 1, 64, 96, False),
+}
+MIXTURES = {  # measured without files: tests/gpu/model.cc
+    '30B-A3B, 12 layers': Mixture(151936, 2048, 12, 32, 4, 128, 768, False, 8192, 128, 8),  # a quarter of Qwen3's
 }
 BERTS = {
     'minilm': Bert(30522, 384, 6, 12, 1536),

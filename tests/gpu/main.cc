@@ -150,8 +150,10 @@ constexpr Section kSections[] = {
     {Section::Kind::kCheck, "fault", gpu::check_fault},
     {Section::Kind::kBench, "copies", [](gpu::Lab& lab, device::Devices&) { gpu::bench_copies(lab); }},
     {Section::Kind::kBench, "kernels", [](gpu::Lab& lab, device::Devices&) { gpu::bench_kernels(lab); }},
-    {Section::Kind::kBench, "1B", [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Llama::k1B); }},
-    {Section::Kind::kBench, "8B", [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Llama::k8B); }},
+    {Section::Kind::kBench, "1B", [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Benched::k1B); }},
+    {Section::Kind::kBench, "8B", [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Benched::k8B); }},
+    {Section::Kind::kBench, "mixture",
+     [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Benched::kMixture); }},
 };
 
 using Names = std::vector<std::string_view>;

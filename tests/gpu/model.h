@@ -10,8 +10,8 @@ namespace weir::gpu {
 
 void check_model(Lab& lab);
 void check_encoder_models(Lab& lab);  // a part of it
-enum class Llama : uint8_t { k1B, k8B };
-void bench_model(Lab& lab, Llama which);
+enum class Benched : uint8_t { k1B, k8B, kMixture };
+void bench_model(Lab& lab, Benched which);
 
 // A Llama of these widths.
 llm::Shape random_shape(uint32_t vocabulary, uint32_t hidden, uint32_t layers, uint32_t heads, uint32_t kv_heads,
