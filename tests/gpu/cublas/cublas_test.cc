@@ -100,7 +100,7 @@ class Cublas : public ::testing::Test {
   }
   Matmul work(void* out, Matmul::Into into, uint32_t rows = kRows) const {
     const float* bias = into == Matmul::Into::kBf16 ? nullptr : bias_.data();
-    return {x_.data(), weight_.data(), bias, out, rows, kOutputs, kInputs, into};
+    return {x_.data(), weight_.data(), bias, out, rows, kOutputs, kInputs, into, false, 0.5f};
   }
   // One product, and how far it is from the host's.
   Code multiply(uint32_t rows = kRows) {
