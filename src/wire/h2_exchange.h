@@ -91,6 +91,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
     int64_t window = 0;  // bytes that the peer takes of the answer
     H2ReceiveWindow receive;
     uint32_t urgency = 3;
+    uint64_t turned = 0;  // of its last turn, for H2Turns
     bool incremental = false;
     bool queued = false;  // it waits for its turn to send
     bool whole = false;   // the peer has closed its end

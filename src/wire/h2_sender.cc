@@ -178,7 +178,8 @@ void H2Sender::queue(H2Exchange& x) {
   if (turns_.size() >= 2 * connection_.open.size() + kMostEnded)
     turns_.filter([&](int32_t stream) { return connection_.exchange_of(stream) != nullptr; });
   x.flow.queued = true;
-  turns_.push(x.stream(), x.flow.urgency, x.flow.incremental ? H2Turns::Kind::kIncremental : H2Turns::Kind::kWhole);
+  const auto kind = x.flow.incremental ? H2Turns::Kind::kIncremental : H2Turns::Kind::kWhole;
+  turns_.push(x.stream(), x.flow.urgency, kind, x.flow.turned);
 }
 
 bool H2Sender::set_first_window(int64_t bytes) {
@@ -193,12 +194,15 @@ bool H2Sender::set_first_window(int64_t bytes) {
   return fits;
 }
 
-// One that is better had whole keeps its turn until its window is used up.
+// One that is better had whole keeps its turn until its window is used up. Of those that come in pieces each has as
+// many bytes as the others: a large frame is worth several turns, in which the others go before.
 void H2Sender::take_turns() {
   while (!turns_.empty() && connection_.window > 0 && output().size() < kGatheredAhead) {
     H2Exchange* x = connection_.exchange_of(turns_.front());
     if (x && waits(*x) && x->flow.window > 0) {
-      send_data(*x, next_frame(*x, connection_));
+      const size_t n = next_frame(*x, connection_);
+      x->flow.turned = turns_.sends(n);
+      send_data(*x, n);
       if (x->open_stream && waits(*x) && x->flow.window > 0 && !x->flow.incremental) continue;
     }
     turns_.pop();

@@ -1,5 +1,6 @@
 // HTTP/2: which answers send first where the client's window does not do for all of them (RFC 9218), and how far its
 // own windows open.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ namespace {
 using wire::Exchange;
 using wire::H2ReceiveWindow;
 using wire::H2Turns;
+
+using namespace std::string_literals;
 
 constexpr size_t kWindow = 65535;  // of the connection: RFC 9113 §6.9.2
 
@@ -64,6 +67,50 @@ TEST(H2Turns, BehindEachThatIsHadWholeOneInPiecesHasATurn) {
     order.push_back(turns.front());
   }
   EXPECT_EQ(order, (std::vector<int32_t>{11, 1, 7, 3, 9, 5}));
+}
+
+TEST(H2Turns, ByBytesEachOfThoseInPiecesHasTheSame) {
+  H2Turns turns;
+  std::map<int32_t, uint64_t> after;
+  std::map<int32_t, size_t> sent;
+  const std::map<int32_t, size_t> frames{{1, 1000}, {3, 300}, {5, 10}};
+  for (const auto& [stream, size] : frames) turns.push(stream, 3, H2Turns::Kind::kIncremental);
+  for (int i = 0; i < 10'000; ++i) {
+    const int32_t stream = turns.front();
+    after[stream] = turns.sends(frames.at(stream));
+    sent[stream] += frames.at(stream);
+    turns.pop();
+    turns.push(stream, 3, H2Turns::Kind::kIncremental, after[stream]);
+  }
+  for (const auto& [stream, bytes] : sent) EXPECT_NEAR(double(bytes), double(sent[1]), 2000) << stream;
+  turns.push(7, 3, H2Turns::Kind::kIncremental);  // has not had one
+  std::vector<int32_t> order;
+  for (; !turns.empty(); turns.pop()) order.push_back(turns.front());
+  EXPECT_LE(std::find(order.begin(), order.end(), 7) - order.begin(), 1);
+}
+
+// Frames of 256 KiB are for clients that take them. A token of another stream waits for one of them, not for one of
+// each stream.
+TEST(H2Turns, ATokenDoesNotWaitForALargeFrameOfEachStream) {
+  constexpr size_t kLarge = 4;  // streams
+  Streamed streamed;
+  Server s;
+  streamed.serve(s);
+  s.feed(opening() + frame(4, 0, 0, "\0\4"s + u32(0x7fffffff) + "\0\5"s + u32(1 << 20)) + frame(8, 0, 0, u32(1 << 30)));
+  for (uint32_t i = 0; i <= kLarge; ++i) s.feed(get(1 + 2 * i));
+  for (Exchange* x : streamed.order) x->head({});
+  for (size_t i = 0; i < kLarge; ++i) streamed.order.at(i)->body(base::Bytes::adopt(text_of(4 << 20)));
+  for (size_t i = 0; i < kLarge; ++i) s.write_once();
+  for (int tokens = 0; tokens < 5; ++tokens) {
+    streamed.order.at(kLarge)->body(base::Bytes::copy_of("token"));
+    size_t before = 0;
+    for (bool came = false; !came && before < 4 << 20;)
+      for (const Frame& frame : frames_of(s.write_once())) {
+        came = came || frame.stream == 1 + 2 * kLarge;
+        before += came ? 0 : frame.payload.size();
+      }
+    EXPECT_LE(before, 512u << 10);
+  }
 }
 
 TEST(H2Turns, StreamsThatHaveGoneAreForgotten) {
