@@ -198,6 +198,7 @@ bool Shard::Parts::work_done() {
 
 size_t Shard::Parts::run_first() {
   if (spin > base::Duration(0)) {
+    watch.worked_between();
     const auto until = std::chrono::steady_clock::now() + spin;
     do {
       if (size_t n = io.poll_one()) return n;

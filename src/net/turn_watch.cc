@@ -37,11 +37,17 @@ const char* TurnWatch::name(Cause cause) {
 void TurnWatch::begin(base::Time now) {
   began_ = now;
   began_ns_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-  if (now - marked_at_ >= kMark) cpu_mark_ = thread_cpu(), marked_at_ = now;
+  if (unmarked_ || busy_ns_ - marked_ns_ >= base::Duration(kMark).count()) mark(thread_cpu());
   spent_ = {};
   phase_ = Phase::kRead;
   entered_ = ticks();
   if (wanted_.load(std::memory_order_relaxed)) call();
+}
+
+void TurnWatch::mark(base::Duration cpu) {
+  cpu_mark_ = cpu;
+  marked_ns_ = busy_ns_;
+  unmarked_ = false;
 }
 
 void TurnWatch::call() {
@@ -68,7 +74,7 @@ TurnWatch::Turn TurnWatch::end(base::Time now) {
   if (turn.lasted.count() <= longest_ns_ && turn.lasted <= kSlow) return turn;
   auto cpu = thread_cpu();
   turn.cpu = std::min(turn.lasted, cpu - cpu_mark_);
-  cpu_mark_ = cpu, marked_at_ = now;
+  mark(cpu);
   if (turn.cpu.count() > longest_ns_) {
     longest_ns_ = turn.cpu.count();
     totals_->longest_ns.store(longest_ns_, std::memory_order_relaxed);
@@ -95,13 +101,13 @@ TurnWatch::Cause TurnWatch::cause() const {
 void TurnWatch::arrive() {
   std::lock_guard lock(mutex_);
   tid_ = int(::syscall(SYS_gettid));
-  marked_at_ = {}, asked_cpu_ = {};  // another thread's CPU clock
+  unmarked_ = true, asked_cpu_ = {};  // another thread's CPU clock
 }
 
 void TurnWatch::leave() {
   std::lock_guard lock(mutex_);
   tid_ = 0;
-  marked_at_ = {}, asked_cpu_ = {};
+  unmarked_ = true, asked_cpu_ = {};
 }
 
 void TurnWatch::set_watchdog(Watchdog* dog) {

@@ -5,9 +5,9 @@
 // running (it blocked, or the machine was busy), is counted as kOffCpu.
 //
 // Cost: begin() and end() are given the two readings of the steady clock that a turn makes. Phases are told apart by
-// the processor's time stamp counter, about 8 ns each. The thread's CPU clock is a system call of 0.2 µs: it is read at
-// most once in kMark, and at the end of a turn that lasted longer than any before it or than kSlow. A turn's CPU time
-// is therefore known to within kMark, and never told too short.
+// the processor's time stamp counter, about 8 ns each. The thread's CPU clock is a system call of 0.2 µs: it is read
+// once in kMark of turns, and at the end of a turn that lasted longer than any before it or than kSlow. A turn's CPU
+// time is therefore known to within about kMark, and never told too short.
 //
 // The shard's thread, but for what says otherwise.
 #pragma once
@@ -60,8 +60,11 @@ class TurnWatch {
   Turn end(base::Time now);
 
   // The CPU time of a piece of a turn's work that has just ended and lasted so long: where it may have been
-  // interrupted, no more than the thread has had since this was last asked, or since the turn began.
+  // interrupted, no more than the thread has had since this was last asked, or since kMark before the turn began.
   base::Duration cpu_of(base::Duration lasted);
+
+  // The thread has worked between two turns.
+  void worked_between() { unmarked_ = true; }
 
   // The thread that turns the loop: at its begin and before its end.
   void arrive();
@@ -78,13 +81,15 @@ class TurnWatch {
 
  private:
   Cause cause() const;
+  void mark(base::Duration cpu);
   void call();
 
   const std::shared_ptr<Totals> totals_ = std::make_shared<Totals>();
-  base::Time began_{}, marked_at_{};
-  base::Duration cpu_mark_{0};   // the thread's CPU time at marked_at_
+  base::Time began_{};
+  base::Duration cpu_mark_{0};   // the thread's CPU time when turns had lasted marked_ns_
   base::Duration asked_cpu_{0};  // and at the last cpu_of() that has read it
-  int64_t longest_ns_ = 0, busy_ns_ = 0;
+  int64_t longest_ns_ = 0, busy_ns_ = 0, marked_ns_ = 0;
+  bool unmarked_ = true;
   uint64_t entered_ = 0;  // the time stamp counter when phase_ began
   Phase phase_ = Phase::kRead;
   std::array<uint64_t, kPhases> spent_{};
