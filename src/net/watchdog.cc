@@ -130,7 +130,7 @@ void Watchdog::rest(base::Time now) {
   auto idle = now - busy_at_;
   bool woken = false;
   if (idle < kIdleTime) {
-    woken = woken_within(kLook);
+    woken = woken_within(look_in_);
   } else if (idle < 2 * kIdleTime) {
     for (auto* shard : shards_) shard->call_me();
     woken = woken_within(kIdleTime);
@@ -143,12 +143,16 @@ void Watchdog::rest(base::Time now) {
 // Whether any shard turns.
 bool Watchdog::check_turns(base::Time now) {
   bool busy = false;
+  look_in_ = kLook;
   for (size_t i = 0; i < shards_.size(); ++i) {
     int64_t began = shards_[i]->turn_began();
     if (began == 0) continue;
     busy = true;
     auto so_far = now - base::Time(base::Duration(began));
-    if (so_far > TurnWatch::kSlow && has_signal_ && now >= next_) take(i, now, so_far);
+    if (so_far <= TurnWatch::kSlow)
+      look_in_ = std::min<base::Duration>(look_in_, TurnWatch::kSlow - so_far + 1ms);
+    else if (has_signal_ && now >= next_)
+      take(i, now, so_far);
   }
   return busy;
 }

@@ -1,10 +1,10 @@
 // Watchdog: looks at shards from outside, and takes the stack of one whose turn lasts too long, while it lasts.
 //
-// A thread that checks every kLook while any shard turns its loop; when none has for kIdleTime it sleeps until one
-// does. A turn that is seen twice at least TurnWatch::kSlow after its begin is slow: its thread is sent SIGURG, whose
-// handler writes the return addresses down (backtrace(), which allocates nothing once it has been called), and this
-// thread makes words of them. One stack in `every`; slow turns are counted by TurnWatch, not here. One Watchdog at a
-// time has the signal; another takes no stacks.
+// A thread that checks every kLook while any shard turns its loop, and when a turn that it has seen would be slow; when
+// none has turned for kIdleTime it sleeps until one does. A turn that lasts more than TurnWatch::kSlow is slow: its
+// thread is sent SIGURG, whose handler writes the return addresses down (backtrace(), which allocates nothing once it
+// has been called), and this thread makes words of them. One stack in `every`; slow turns are counted by TurnWatch, not
+// here. One Watchdog at a time has the signal; another takes no stacks.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace weir::net {
 
 class Watchdog {
  public:
-  static constexpr base::Duration kLook = std::chrono::milliseconds(10);
+  static constexpr base::Duration kLook = TurnWatch::kSlow;
   static constexpr base::Duration kIdleTime = std::chrono::seconds(1);
 
   struct Stack {
@@ -56,7 +56,8 @@ class Watchdog {
   bool has_signal_ = false;
   base::Time next_{};     // no stack is taken before
   base::Time busy_at_{};  // when a shard was last seen to turn
-  const Fd wake_;         // an eventfd: a shard that writes to it waits for nobody
+  base::Duration look_in_ = kLook;
+  const Fd wake_;  // an eventfd: a shard that writes to it waits for nobody
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
