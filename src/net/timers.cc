@@ -16,7 +16,7 @@ base::TimerId Timers::at(base::Time when, std::function<void()> fire) {
 }
 
 void Timers::cancel(base::TimerId id) {
-  if (fires_.erase(uint64_t(id)) == 0) return;
+  if (id == base::TimerId::kNone || fires_.erase(uint64_t(id)) == 0) return;
   // Timers that are mostly cancelled (deadlines) must not pile up until they would have been due.
   if (heap_.size() > 64 && heap_.size() > 4 * fires_.size()) {
     std::erase_if(heap_, [this](const HeapItem& e) { return !fires_.contains(e.serial); });
