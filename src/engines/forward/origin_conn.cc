@@ -23,9 +23,9 @@ Status OriginConn::send(OriginCall& call, wire::ClientRequest&& request) {
   forget_others();
   Link* const link = with_room();
   if (!link && shard_.env().now() < retry_at_) return last_error_;
-  const bool tls = origin_.url().scheme == net::Url::Scheme::kHttps;
-  request.scheme = tls ? "https" : "http";
-  request.authority = origin_.name();
+  const std::string_view scheme = origin_.url().scheme == net::Url::Scheme::kHttps ? "https" : "http";
+  if (request.scheme != scheme) request.scheme = scheme;
+  if (request.authority != origin_.name()) request.authority = origin_.name();
   if (target_.options.load_reports == LoadReports::kOrca) request.fields.add("endpoint-load-metrics-format", "TEXT");
   if (!target_.key.empty()) request.fields.add(target_.key_field, target_.key);
   call.link_ = nullptr;
@@ -158,7 +158,7 @@ void OriginConn::leave(OriginCall& call) {
   }
   call.link_ = nullptr;
   origin_.outstanding.fetch_sub(1, std::memory_order_relaxed);
-  send_waiting();
+  if (!waiting_.empty()) send_waiting();
 }
 
 void OriginConn::on_open(net::ClientConn& conn) {

@@ -128,7 +128,7 @@ base::Result<Origin*> ShardModel::choose_for_sequence(const ForwardedCall& one) 
 base::Result<Origin*> ShardModel::choose(const ForwardedCall& one, const Origin* tried) {
   if (SequenceLines::has_line(one)) return choose_for_sequence(one);
   const Time now = shard_.env().now();
-  const uint64_t random = shard_.env().random();
+  const uint64_t random = target_->origins.size() > 1 ? shard_.env().random() : 0;  // the kernel's, which cost
   if (!one.makes_tokens()) return target_->choose(now, random, 0, tried);
   const uint64_t prefix = prefix_hash(*one.call->generation, sequence_of(*one.call));
   return prefix == 0 ? target_->choose(now, random, 0, tried) : target_->choose_by_prefix(now, random, prefix, tried);
@@ -156,8 +156,8 @@ Status ShardModel::begin(ForwardedCall& one) {
     one.attempt = target_->kind->make_attempt(asked, one);
     hedge_later(one);
     auto started = one.attempt->start(conn_to(*origin));
+    if (started.status.ok()) return {};
     last = std::move(started.status);
-    if (last.ok()) return last;
     if (started.fault == Attempt::Fault::kCall) return last;
     origin->eject();  // it cannot be reached now
     last = base::try_again(Code::kUnavailable, "origin " + origin->name() + ": " + last.text);
@@ -324,7 +324,8 @@ void ShardModel::finish(ForwardedCall& one, Status&& status, msg::Event&& last) 
   else
     calls_.erase(one.at);
   msg::Call& call = *one.call;
-  const Time now = base::steady_now();
+  const Time now = shard_.env().now();
+  if (now != wall_at_) wall_at_ = now, wall_ms_ = base::unix_ms();
   call.times.computed = call.times.finished = now;
   const uint64_t took = nanoseconds(now - call.times.queued);
   // Those that the instances here take over are counted there.
@@ -336,7 +337,7 @@ void ShardModel::finish(ForwardedCall& one, Status&& status, msg::Event&& last) 
     return one.post({msg::Failed{std::move(status)}});
   }
   if (usual_) usual_->add(now - call.times.started);
-  stats_.ran({.at_ms = base::unix_ms(),
+  stats_.ran({.at_ms = wall_ms_,
               .rows = std::max(call.rows, 1u),
               .whole_ns = took,
               .queue_ns = nanoseconds(call.times.started - call.times.queued),

@@ -71,6 +71,8 @@ class ShardModel {
   std::deque<ForwardedCall*> waited_;  // behind others of their sequence; they go on, or end, in the next turn
   base::TimerId waited_timer_ = base::TimerId::kNone;
   base::TimerId timer_ = base::TimerId::kNone;
+  base::Time wall_at_{};  // the turn that wall_ms_ is of
+  uint64_t wall_ms_ = 0;
   std::unique_ptr<Quantile> usual_;  // how long calls take; null: nobody asks
   double repeats_ = kMostRepeats;    // of calls that an origin may have seen
 

@@ -42,6 +42,13 @@ std::string grpc_timeout(base::Duration left) {
   return std::to_string(std::min(micros / 1'000'000, kMostDigits - 1)) + 'S';
 }
 
+// One serves all calls of a thread: its texts are mostly those of the last one, which are compared then and not made
+// anew (bench/README.md).
+wire::ClientRequest& next_request() {
+  thread_local wire::ClientRequest request;
+  return request;
+}
+
 }  // namespace
 
 void add_deadline(base::Time deadline, base::Time now, wire::Fields& fields) {
@@ -65,29 +72,43 @@ Status status_of(const wire::Fields& trailers) {
   return status;
 }
 
+wire::Fields& GrpcCall::fields() {
+  auto& fields = next_request().fields;
+  fields.clear();  // whoever was to start a call may have thrown
+  return fields;
+}
+
 Status GrpcCall::start(OriginConn& conn, std::string_view path, std::vector<base::Bytes> body, wire::Fields fields) {
-  wire::ClientRequest request;
-  request.method = "POST";
-  request.target = base::SpareText::take();
-  request.target = path;
-  request.fields = std::move(fields);
+  next_request().fields = std::move(fields);
+  return start(conn, path, std::move(body));
+}
+
+Status GrpcCall::start(OriginConn& conn, std::string_view path, std::vector<base::Bytes> body) {
+  wire::ClientRequest& request = next_request();
+  if (request.method != "POST") request.method = "POST";
+  if (request.target != path) request.target = path;
   request.form = wire::ClientRequest::Form::kGrpc;
   request.body = std::move(body.front());
-  if (body.size() > 1) request.more.assign(std::next(body.begin()), body.end());
+  request.more.assign(std::next(body.begin()), body.end());
   base::SpareVector<base::Bytes>::keep(std::move(body));
   deframer_.emplace(slabs_, max_message_);
   told_.reset();
   Status status = send(conn, std::move(request));
-  base::SpareText::keep(std::move(request.target));  // unless it waits
+  request.fields.clear(), request.body = {}, request.more.clear();
   return status;
 }
 
 HttpCall::Next GrpcCall::on_answer(int status, const wire::Fields& fields) {
-  if (!fields.find("grpc-status").empty()) told_ = status_of(fields);
+  std::string_view type, told;
+  for (size_t i = fields.size(); i-- > 0;) {  // the first of a name counts
+    const auto [name, value] = fields[i];
+    if (name == "content-type") type = value;
+    if (name == "grpc-status") told = value;
+  }
+  if (!told.empty()) told_ = status_of(fields);
   if (told_) return Next::kGoOn;
   if (status != 200)
     return give_up(failure(code_of_http(status), "it answered with HTTP status " + std::to_string(status)));
-  const std::string_view type = fields.find("content-type");
   if (wire::is_grpc(type)) return Next::kGoOn;
   return give_up(failure(Code::kInternal, "it answered with content type '" + base::presentable(type, 64) +
                                               "', expected application/grpc"));

@@ -24,6 +24,10 @@ class GrpcCall : public HttpCall {
   // `path`: "/inference.GRPCInferenceService/ModelInfer"; the pieces of `body` are a message with its prefix. Errors:
   // those of OriginConn::send(); then nothing is called.
   base::Status start(OriginConn& conn, std::string_view path, std::vector<base::Bytes> body, wire::Fields fields);
+  // The same with what is in fields(), which is empty again then.
+  base::Status start(OriginConn& conn, std::string_view path, std::vector<base::Bytes> body);
+  // For the fields of the request that is started next on this thread.
+  static wire::Fields& fields();
 
  protected:
   ~GrpcCall() = default;

@@ -48,7 +48,7 @@ class GrpcAttempt final : public AttemptOver<GrpcCall>, public base::Recycled<Gr
 
 Attempt::Started GrpcAttempt::start(OriginConn& conn) {
   const msg::Call& call = asked_.call;
-  wire::Fields fields;
+  wire::Fields& fields = GrpcCall::fields();
   add_deadline(call, asked_.now, fields);
   pass_on(asked_.call, fields);
   if (streams()) fields.add("triton_grpc_error", "true");
@@ -57,7 +57,7 @@ Attempt::Started GrpcAttempt::start(OriginConn& conn) {
   auto body =
       write_request(call, asked_.options.model, asked_.options.version, streams() ? Ending::kTold : Ending::kAsItIs,
                     relayed ? sched::kRelayed : std::string_view());
-  return {GrpcCall::start(conn, streams() ? kStreamInfer : kInfer, std::move(body), std::move(fields))};
+  return {GrpcCall::start(conn, streams() ? kStreamInfer : kInfer, std::move(body))};
 }
 
 HttpCall::Next GrpcAttempt::on_message(Bytes message) {

@@ -1,5 +1,6 @@
 #include "engines/forward/oip/message.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -54,7 +55,7 @@ std::string parameters_of(const msg::Call& call, Ending ending, std::string_view
 
 void put_prefix(std::string& text, size_t length) {
   const auto prefix = wire::grpc_prefix(wire::GrpcFlag::kPlain, uint32_t(length));
-  text.replace(0, prefix.size(), reinterpret_cast<const char*>(prefix.data()), prefix.size());
+  std::memcpy(text.data(), prefix.data(), prefix.size());
 }
 
 }  // namespace
