@@ -74,13 +74,13 @@ bool H2ClientOutput::widen(ClientStream& stream, uint32_t by) {
 
 bool H2ClientOutput::send(ClientStream& stream, const ClientRequest& request) {
   stream.window = first_window_;
-  stream.pieces.reserve(request.more.size() + 1);
-  stream.pieces.assign(request.more.rbegin(), request.more.rend());
-  if (!request.body.empty()) stream.pieces.push_back(request.body);
   stream.left = request.body_size();
   const std::string_view block = heads_.block(request);
   if (block.empty()) return false;
-  if (put_small(stream, block)) return true;
+  if (request.more.empty() && put_small(stream, block, request.body)) return true;
+  stream.pieces.reserve(request.more.size() + 1);
+  stream.pieces.assign(request.more.rbegin(), request.more.rend());
+  if (!request.body.empty()) stream.pieces.push_back(request.body);
   frames_.head(stream.left == 0 ? NGHTTP2_FLAG_END_STREAM : 0, stream.id, block);
   const bool first = turns_.empty() && frames_.output.size() < kFilledAhead;
   if (!first || send_data(stream)) queue(stream);
@@ -88,20 +88,19 @@ bool H2ClientOutput::send(ClientStream& stream, const ClientRequest& request) {
 }
 
 // A small request at once, where it need not wait. False: it is not, or has to.
-bool H2ClientOutput::put_small(ClientStream& stream, std::string_view block) {
+bool H2ClientOutput::put_small(ClientStream& stream, std::string_view block, const base::Bytes& body) {
   constexpr size_t kMost = H2Output::kMostInRow;
-  const size_t n = stream.left, size = 2 * kH2FrameHead + block.size() + n;
+  const size_t n = body.size(), size = 2 * kH2FrameHead + block.size() + n;
   const bool goes =
       int64_t(n) <= std::min(window_, stream.window) && turns_.empty() && frames_.output.size() < kFilledAhead;
-  if (!goes || stream.pieces.size() != 1 || size > kMost) return false;
+  if (!goes || n == 0 || size > kMost) return false;
   char* at = frames_.output.room(size);
   write_frame_head(at, block.size(), H2Frame::kHeaders, NGHTTP2_FLAG_END_HEADERS, stream.id);
   std::memcpy(at += kH2FrameHead, block.data(), block.size());
   write_frame_head(at += block.size(), n, H2Frame::kData, NGHTTP2_FLAG_END_STREAM, stream.id);
-  std::memcpy(at + kH2FrameHead, stream.pieces.front().data(), n);
+  std::memcpy(at + kH2FrameHead, body.data(), n);
   frames_.output.wrote(size);
   window_ -= int64_t(n), stream.window -= int64_t(n), stream.left = 0;
-  stream.pieces.clear();
   return true;
 }
 

@@ -57,7 +57,7 @@ class H2ClientOutput {
  private:
   static constexpr int64_t kFirstWindow = 65'535, kLargestWindow = 0x7fffffff;  // RFC 9113 §6.9
 
-  bool put_small(ClientStream& stream, std::string_view block);
+  bool put_small(ClientStream& stream, std::string_view block, const base::Bytes& body);
   void queue(ClientStream& stream);
   void forget_gone();
   bool send_data(ClientStream& stream);
