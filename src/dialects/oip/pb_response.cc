@@ -42,9 +42,12 @@ size_t most_size(const InferReply& reply, std::string_view parameters) {
 }
 
 // The message from `at` on, with the large tensors where they belong in it: at `cuts`.
-std::vector<base::Bytes> cut(const base::Bytes& message, size_t at, const std::vector<size_t>& cuts,
-                             const InferReply& reply) {
+std::vector<base::Bytes> cut(base::Bytes message, size_t at, const std::vector<size_t>& cuts, const InferReply& reply) {
   auto pieces = base::SpareVector<base::Bytes>::take();
+  if (at == 0 && cuts.empty()) {
+    pieces.push_back(std::move(message));
+    return pieces;
+  }
   pieces.reserve(2 * cuts.size() + 1);
   size_t next = 0;
   for (size_t i = 0; i < reply.tensors.size(); ++i) {
@@ -63,9 +66,10 @@ std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope)
   std::string parameters, out = base::SpareText::take();
   for (const auto& [name, value] : reply.parameters) put_parameter(parameters, name, value);
   out.resize(most_size(reply, parameters));
-  marshal::PbWriter text(out.data() + kEnvelope);
+  size_t at = envelope == Envelope::kStream ? kEnvelope : 0;
+  marshal::PbWriter text(out.data() + at);
   put_head(text, reply, parameters);
-  size_t whole = size_t(text.end() - out.data()) - kEnvelope;
+  size_t whole = size_t(text.end() - out.data()) - at;
   for (size_t i = 0; i < reply.tensors.size(); ++i) whole += 1 + varint_size(size_in(reply, i)) + size_in(reply, i);
 
   std::vector<size_t> cuts;  // where in `out` a large tensor belongs
@@ -79,7 +83,6 @@ std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope)
       cuts.push_back(size_t(text.end() - out.data()));
   }
   out.resize(size_t(text.end() - out.data()));
-  size_t at = kEnvelope;
   if (envelope == Envelope::kStream) {
     std::string prefix;
     put_tag(prefix, 2, PbType::kBytes);
