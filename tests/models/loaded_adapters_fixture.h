@@ -14,6 +14,7 @@
 #include "bus/mail_bursts.h"
 #include "bus/memory_use.h"
 #include "demand_fixture.h"
+#include "models/folder.h"
 
 namespace weir::models {
 
