@@ -36,7 +36,9 @@ class Circles(unittest.TestCase):
         """Two gateways; what the first one had beside the second has gone."""
         ports = free_port(), free_port()
         first = self.gateway(ports[0], api, origin.url, f'http://127.0.0.1:{ports[1]}')
+        first.logged('an origin gets no more calls')
         second = self.gateway(ports[1], api, first.url())
+        first.logged('an origin is back')
         origin.close()
         return first, second
 
