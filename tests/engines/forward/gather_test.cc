@@ -164,6 +164,17 @@ TEST_F(Gathered, AnyOtherFailureIsThatOfAll) {
   EXPECT_EQ(code_of(b), Code::kUnavailable);
 }
 
+TEST_F(Gathered, OnesThatHaveComeAnotherWayGoAnotherWay) {
+  const auto trace = [](uint32_t hops) { return std::make_shared<msg::TraceFields>(msg::TraceFields{"", "", hops}); };
+  put("a").trace = trace(1), put("b").trace = trace(1), put("c").trace = trace(2), put("d");
+  turn();
+  std::vector<uint32_t> rows;
+  for (auto* call : sent) rows.push_back(call->rows);
+  EXPECT_EQ(rows, (std::vector<uint32_t>{2, 1, 1}));
+  for (auto* call : sent)
+    if (call->rows > 1) answer(*call);
+}
+
 TEST_F(Gathered, WhoLeavesIsAnsweredAtOnceAndTheLastOneEndsTheRequest) {
   msg::Call &a = put("a"), &b = put("b"), &waits = put("c", 9);
   waits.cancelled = true;
