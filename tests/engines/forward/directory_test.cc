@@ -28,7 +28,8 @@ TEST(ForwardDirectory, ATargetFollowsItsNodesAndThoseThatComeBackHaveTheirPlaces
   EXPECT_EQ(base::Code::kUnavailable, directory.add(target).code);
   directory.set({{"m", {"http://127.0.0.1:1", "http://127.0.0.1:2"}}, {"other", {"http://127.0.0.1:9"}}});
   EXPECT_TRUE(directory.add(target).ok());
-  EXPECT_EQ("Bearer key", target->authorization);
+  EXPECT_EQ("Bearer key", target->key);
+  EXPECT_EQ("authorization", target->key_field);
   EXPECT_EQ(2u, target->present());
   const Origin* first = find(*target, "127.0.0.1:1");
   ASSERT_TRUE(first);
