@@ -71,6 +71,9 @@ base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed,
   w.frequencies = upload.send<float>(s.rope.frequencies.size(), [&](size_t from, size_t n, float* to) {
     std::copy_n(&s.rope.frequencies[from], n, to);
   });
+  if (!s.unturned.empty())
+    w.no_frequencies =
+        upload.send<float>(s.head_dim / 2, [](size_t, size_t n, float* to) { std::fill_n(to, n, 0.0f); });
   for (uint32_t i = 0; i < s.layers; ++i) {
     DeviceLayer l;
     l.input_norm = ones(s.hidden), l.post_norm = ones(s.hidden);
