@@ -1,6 +1,7 @@
 #include "engines/llm/load/weight.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -24,6 +25,12 @@ float fp8(uint32_t code) {
       exponent == 0 ? std::ldexp(float(mantissa), -9) : std::ldexp(float(8 + mantissa), int(exponent) - 10);
   return code & 0x80 ? -size : size;
 }
+
+const std::array<float, 256> kFp8Values = [] {
+  std::array<float, 256> values;
+  for (uint32_t code = 0; code < values.size(); ++code) values[code] = fp8(code);
+  return values;
+}();
 
 uint32_t divided(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
 
@@ -221,11 +228,20 @@ void Weight::floats(uint32_t output, float* to) const {
     for (uint32_t i = 0; i < inputs_; ++i) to[i] = float(e2m1(output, i)) * exponent(output, i / group_);
     return;
   }
+  if (form_ == Form::kFp8) {
+    const std::byte* codes = values_->data.data() + size_t(output) * inputs_;
+    for (uint32_t i = 0; i < inputs_;) {
+      const float scale = scales_[scale_at(output, i / group_)];
+      for (const uint32_t end = std::min(inputs_, i + group_); i < end; ++i)
+        to[i] = scale * kFp8Values[size_t(codes[i])];
+    }
+    return;
+  }
   const uint32_t mask = (1u << bits_) - 1;
   for (uint32_t i = 0; i < inputs_; ++i) {
     const size_t at = scale_at(output, order_.empty() ? i / group_ : order_[i]);
     const uint32_t c = code(output, i) & mask, zero = zeros_.empty() ? 1u << (bits_ - 1) : zeros_[at];
-    to[i] = scales_[at] * (form_ == Form::kFp8 ? fp8(c) : float(int(c) - int(zero)));
+    to[i] = scales_[at] * float(int(c) - int(zero));
   }
 }
 
