@@ -88,8 +88,7 @@ std::vector<float> logits_of(Engine& engine, uint32_t longer, std::vector<uint32
   const uint32_t vocabulary = engine.text().vocabulary;
   std::vector<float> logits;
   engine.logits_for_tests = &logits;
-  constexpr uint32_t kCount = 6;
-  static_assert(kCount > kPairRows);
+  constexpr uint32_t kCount = kPairRows + 2;
   Sequences sequences(kCount, 10);
   const bool notes = ids.empty();
   for (uint32_t n = 0; n < 5; ++n) {

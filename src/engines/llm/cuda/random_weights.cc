@@ -60,24 +60,22 @@ base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed,
       fill_random(stream, scale, from, {to, n});
     });
   };
-  auto ones = [&](size_t n) -> const Bf16* {
+  auto ones = [&](size_t n) {
     return upload.send<Bf16>(n, [](size_t, size_t count, Bf16* to) { std::fill_n(to, count, narrow_bf16(1)); });
   };
-  const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   DeviceWeights w;
-  w.embedding = random(size_t(s.vocabulary) * s.hidden, s.hidden);
-  if (!s.encoder) w.head = s.tied ? w.embedding : random(size_t(s.vocabulary) * s.hidden, s.hidden);
-  w.norm = ones(s.hidden);
+  w.embedding = random(size_t(s.vocabulary) * s.hidden, s.hidden), w.norm = ones(s.hidden);
+  w.head = s.encoder ? nullptr : s.tied ? w.embedding : random(size_t(s.vocabulary) * s.hidden, s.hidden);
   w.frequencies = upload.send<float>(s.rope.frequencies.size(), [&](size_t from, size_t n, float* to) {
     std::copy_n(&s.rope.frequencies[from], n, to);
   });
-  if (!s.unturned.empty())
-    w.no_frequencies =
-        upload.send<float>(s.head_dim / 2, [](size_t, size_t n, float* to) { std::fill_n(to, n, 0.0f); });
+  const auto no_turn = [](size_t, size_t n, float* to) { std::fill_n(to, n, 0.0f); };
+  if (!s.unturned.empty()) w.no_frequencies = upload.send<float>(s.head_dim / 2, no_turn);
   for (uint32_t i = 0; i < s.layers; ++i) {
     DeviceLayer l;
     l.input_norm = ones(s.hidden), l.post_norm = ones(s.hidden);
     if (s.qk_norm) l.q_norm = ones(s.head_dim), l.k_norm = ones(s.head_dim);
+    const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
     l.qkv = random(size_t(q + 2 * kv) * s.hidden, s.hidden), l.out = random(size_t(s.hidden) * q, q);
     if (s.is_mixture(i)) {
       l.experts = random_experts(s, random);
