@@ -3,7 +3,8 @@
 // A row goes to `used` of `count` experts. Row r's choice i is pair r * used + i; a row's pairs are in the order of
 // their experts. Products are made by expert: of few rows each pair by itself, of more the pairs of an expert together
 // in tiles (`order`, `tiles`), which a kernel before lays out; the host knows only how many there are at most, so that
-// a graph holds whatever the router says. A pair's result depends on its row and expert alone.
+// a graph holds whatever the router says. A pair's result depends on its row and expert alone, and on a device on
+// whether pairs go in tiles (more than kPairRows rows) or by themselves.
 #pragma once
 
 #include "engines/llm/cuda/kernel_types.h"

@@ -3,7 +3,7 @@
 // All pointers are device memory; matrices are row-major without padding. Bf16 is bfloat16 as its bits. Every function
 // queues its work on the stream and returns a cudaError_t as a number; none waits, and all can be captured into a
 // graph. Results of one row never depend on the other rows: sums are taken in an order that a row alone decides; only
-// matmul promises less. reference.h says the same on the host, through the same table.
+// matmul, and products by expert, promise less. reference.h says the same on the host, through the same table.
 #pragma once
 
 #include <cstddef>
