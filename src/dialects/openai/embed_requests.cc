@@ -35,10 +35,9 @@ void ignore_others(const OrderedJson& body, std::initializer_list<std::string_vi
 
 ApiError read_lists(std::string_view body, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
-    for (const char* name : {"prompt_name", "truncation_direction"}) {
-      const OrderedJson* value = member(object, name);
-      if (value && *value != "Right" && *value != "right") return refuse(name, std::string(name) + ": not offered");
-    }
+    if (member(object, "prompt_name")) return refuse("prompt_name", "prompt_name: not offered");
+    if (const OrderedJson* end = member(object, "truncation_direction"); end && *end != "Right" && *end != "right")
+      return refuse("truncation_direction", "truncation_direction: takes Right");
     ignore_others(
         object, {"model", "inputs", "dimensions", "normalize", "truncate", "prompt_name", "truncation_direction"}, out);
     OrderedJson translated = OrderedJson::object();
@@ -73,6 +72,11 @@ ApiError read_content(const OrderedJson& input, size_t at, OrderedJson& out) {
 ApiError read_texts(const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* images = member(body, "images");
   if (images && !images->empty()) return refuse("images", "images: only texts are embedded here");
+  if (const OrderedJson* texts = member(body, "texts")) {
+    const bool strings = texts->is_array() && std::all_of(texts->begin(), texts->end(),
+                                                          [](const OrderedJson& one) { return one.is_string(); });
+    if (!strings) return refuse("texts", "texts: expected a list of texts");
+  }
   carry(body, "texts", out, "input");
   const OrderedJson* inputs = member(body, "inputs");
   if (!inputs) return out.contains("input") ? ApiError{} : refuse("texts", "texts: a list of texts is missing");
@@ -97,13 +101,16 @@ ApiError read_types(const OrderedJson& types, Request& out) {
   return {};
 }
 
-// A text that is too long loses its end, unless NONE says that none is cut.
+// A text that is too long, for the model or for max_tokens, loses its end, unless NONE says that none is cut.
 ApiError read_cut(const OrderedJson& body, Request& out) {
   const OrderedJson* cut = member(body, "truncate");
   const std::string how = cut ? cut->get<std::string>() : "END";
   if (how != "END" && how != "NONE") return refuse("truncate", "truncate: takes END or NONE");
-  out.cut_to_context = how == "END" && !member(body, "max_tokens");
-  return {};
+  out.cut_to_context = how == "END";
+  const OrderedJson* most = member(body, "max_tokens");
+  if (most && (!most->is_number_unsigned() || *most == 0u))
+    return refuse("max_tokens", "max_tokens: expected a whole number, 1 or more");
+  return most && how == "NONE" ? refuse("max_tokens", "max_tokens: not with truncate NONE") : ApiError{};
 }
 
 ApiError read_cohere(std::string_view body, EmbeddingForm form, Request& out) {

@@ -32,7 +32,7 @@ void write_next_type(std::string& out, EmbeddingType type);
 void write_texts_head(std::string& out, const EmbeddingsFrame& frame);
 void write_tail(std::string& out, const EmbeddingsFrame& frame);
 
-// Cohere's answers repeat the texts.
+// Cohere's answers repeat the texts, as they were embedded: without what was cut.
 inline bool repeats_texts(EmbeddingForm form) {
   return form == EmbeddingForm::kCohere || form == EmbeddingForm::kCohereTyped || form == EmbeddingForm::kCohereFloats;
 }

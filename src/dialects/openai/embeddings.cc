@@ -272,7 +272,8 @@ class EmbeddingsTask final : public PromptTask {
  public:
   EmbeddingsTask(Request request, const Exchange& exchange, const bus::Served& served)
       : PromptTask(Kind::kEmbedding, std::move(request), exchange, served) {
-    if (std::exchange(request_.cut_to_context, false)) request_.truncate_prompt = spec_->max_length;
+    if (std::exchange(request_.cut_to_context, false))
+      request_.truncate_prompt = std::min(request_.truncate_prompt.value_or(UINT32_MAX), spec_->max_length);
     if (!served.spec.text || request_.embedding_form != EmbeddingForm::kOpenAi)
       most_ = std::exchange(request_.truncate_prompt, std::nullopt);
     if (most_)
@@ -313,9 +314,10 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   if (request.dimensions &&
       (shortens ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return respond(exchange, refuse("dimensions", "dimensions: this model has " + std::to_string(spec.hidden_size)));
-  if (request.truncate_prompt && spec.chats_elsewhere)
-    return respond(exchange,
-                   refuse("truncate_prompt_tokens", "truncate_prompt_tokens: another server has this model's tokens"));
+  if (request.truncate_prompt && spec.chats_elsewhere) {
+    auto bad = refuse("truncate_prompt_tokens", "truncate_prompt_tokens: another server has this model's tokens");
+    return respond(exchange, in_names(request.names, std::move(bad)));
+  }
   auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }

@@ -81,6 +81,11 @@ TEST_F(EmbedRequests, CoheresTextsLoseTheirEndUnlessTheyMustNot) {
   EXPECT_NE(encoder().seen.back().find("[1,200]"), std::string::npos) << encoder().seen.back().substr(0, 60);
   ask("/v2/embed", {{"texts", {"abcd"}}, {"max_tokens", 3}});
   EXPECT_EQ(encoder().seen.back(), "e/1 rows=1 | input_ids INT64 [1,3] [97,98,99]");
+  ask("/v2/embed", {{"texts", {std::string(300, 'a')}}, {"max_tokens", 1000}});
+  EXPECT_NE(encoder().seen.back().find("[1,200]"), std::string::npos) << encoder().seen.back().substr(0, 60);
+  for (Json most : {Json(-1), Json(0), Json("3")})
+    EXPECT_EQ(error(ask("/v2/embed", {{"texts", {"a"}}, {"max_tokens", most}})),
+              "400 invalid_request_error - max_tokens");
   EXPECT_EQ(error(ask("/v2/embed", {{"texts", {std::string(300, 'a')}}, {"truncate", "NONE"}})),
             "400 invalid_request_error context_length_exceeded texts");
   EXPECT_EQ(error(ask("/v2/embed", {{"texts", {"a"}}, {"truncate", "START"}})), "400 invalid_request_error - truncate");
@@ -88,6 +93,9 @@ TEST_F(EmbedRequests, CoheresTextsLoseTheirEndUnlessTheyMustNot) {
 
 TEST_F(EmbedRequests, WhatIsNotOfferedIsRefusedByName) {
   EXPECT_EQ(error(ask("/v2/embed", Json::object())), "400 invalid_request_error - texts");
+  EXPECT_EQ(error(ask("/v2/embed", {{"texts", Json::parse("[1,2,3]")}})), "400 invalid_request_error - texts");
+  EXPECT_EQ(error(ask("/embed", {{"inputs", "a"}, {"prompt_name", "Right"}})),
+            "400 invalid_request_error - prompt_name");
   EXPECT_EQ(error(ask("/v2/embed", {{"images", {"data:image/png;base64,AA=="}}})),
             "400 invalid_request_error - images");
   EXPECT_EQ(error(ask("/v2/embed", {{"texts", {"a"}}, {"embedding_types", {"int8"}}})),
