@@ -311,13 +311,14 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   const msg::TextSpec& spec = *tokens_of(served->spec);
   // OpenAI's API shortens those of models that are made for it alone; Ollama's those of all.
   const bool shortens = !served->spec.text || request.embedding_form != EmbeddingForm::kOpenAi;
+  const auto refused = [&](const char* param, const std::string& why) {
+    respond(exchange, in_names(request.names, refuse(param, param + (": " + why))));
+  };
   if (request.dimensions &&
       (shortens ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
-    return respond(exchange, refuse("dimensions", "dimensions: this model has " + std::to_string(spec.hidden_size)));
-  if (request.truncate_prompt && spec.chats_elsewhere) {
-    auto bad = refuse("truncate_prompt_tokens", "truncate_prompt_tokens: another server has this model's tokens");
-    return respond(exchange, in_names(request.names, std::move(bad)));
-  }
+    return refused("dimensions", "this model has " + std::to_string(spec.hidden_size));
+  if (request.truncate_prompt && spec.chats_elsewhere)
+    return refused("truncate_prompt_tokens", "another server has this model's tokens");
   auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
