@@ -132,6 +132,7 @@ class Decoupled final : public sched::DecoupledEngine {
   Status receive_all();
   Status take(const Message& message);
   Status take_answer(const Message& message);
+  void note_work(bool works) { timed_ = works, run_until_ = Clock::now() + host_->options().timeout; }
   void fail_all(const Status& why);
   void notify_answers() const {
     if (on_answers_) on_answers_();
@@ -145,7 +146,8 @@ class Decoupled final : public sched::DecoupledEngine {
   bool stopping_ = false;             // under Shared::mutex
   uint64_t next_number_ = 1;          // under Shared::mutex
   // The thread's own.
-  bool running_ = false;
+  bool running_ = false;  // the child has a request that it has not taken
+  bool timed_ = false;    // its time runs, until run_until_
   Clock::time_point run_until_, rest_at_;
   std::thread thread_;
 };
@@ -191,12 +193,12 @@ Status Decoupled::turn() {
   if (!running_)
     if (Status s = start_next(); !s.ok()) return s;
   rest();
-  host_->child().wait(wake_, running_ ? run_until_ : Clock::now() + std::chrono::seconds(1));
+  host_->child().wait(wake_, timed_ ? run_until_ : Clock::now() + std::chrono::seconds(1));
   uint64_t ignored;
   (void)!::read(wake_, &ignored, sizeof ignored);
   if (Status s = nested_.answer(); !s.ok()) return s;
   if (Status s = receive_all(); !s.ok()) return s;
-  if (!running_ || Clock::now() < run_until_) return {};
+  if (!timed_ || Clock::now() < run_until_) return {};
   return failure(Code::kUnavailable, "model '" + spec().name + "' did not return from a request within " +
                                          base::show_duration(host_->options().timeout) +
                                          " (process_timeout); it is started anew");
@@ -245,7 +247,8 @@ Status Decoupled::start_next() {
     end_unsent(batch, sent);
     return {};
   }
-  running_ = true, run_until_ = Clock::now() + host_->options().timeout;
+  running_ = true;
+  if (!timed_) note_work(true);  // else it is at work, and is to end that in time
   std::lock_guard lock(shared_->mutex);
   for (const auto& inside : batch) {
     if (!inside->abandoned) continue;
@@ -283,9 +286,11 @@ Status Decoupled::take(const Message& message) {
   if (message.type == Type::kReturned && running_) {
     host_->note_flags(message);
     running_ = false;
+    note_work(false);
     rouse();
     return {};
   }
+  if (message.type == Type::kWorks) return note_work(message.number != 0), Status();
   if (message.type == Type::kAnswer) {
     host_->note_flags(message);
     return take_answer(message);

@@ -68,6 +68,7 @@ enum class Type : uint32_t {
   kTook = 40,      // number: that of kExec with kMany; size: how many of its answers the child has read
   kForget = 41,    // number: the same; no more answers are to be made. The child reads some with kMany, or none
   kAnswer = 38,    // answers: one, of a decoupled model. The output region is the server's until kTaken
+  kWorks = 42,     // of a decoupled model. number: 1 where its time limit runs anew from here, 0 where it waits
   // To the server, on descriptor 5. `number`: the child's own, which its kReply has, too; or that of a metric.
   kMetricFamily = 64,     // a family; reply: u64 its number
   kMetric = 65,           // a metric; reply: u64 its number

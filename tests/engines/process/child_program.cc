@@ -235,7 +235,15 @@ void stream(const Message& run) {
   const auto& x = requests.at(0).tensors.at(0);
   std::vector<float> values(x.size / sizeof(float));
   if (x.size > 0) std::memcpy(values.data(), input.data + x.offset, x.size);
+  if (what == "waits") {
+    send_message({.type = Type::kWorks, .number = 0});
+    ::usleep(300'000);  // of its own: no time is counted
+  }
   send_message({.type = Type::kReturned, .number = run.number});  // what comes next may take the place of the input
+  if (what == "works on") {
+    send_message({.type = Type::kWorks, .number = 1});
+    for (;;) ::pause();
+  }
   Stream state{run.number};
   const bool falsely = what == "long ones falsely" && values.size() > kWindow;
   for (size_t i = 0; i <= values.size() && !state.cancelled; ++i) {

@@ -180,5 +180,25 @@ TEST_F(DecoupledProcessTest, AChildThatDoesNotReturnIsEnded) {
   }
 }
 
+// It has taken the request, and works on it.
+TEST_F(DecoupledProcessTest, AChildThatWorksForTooLongIsEnded) {
+  msg::ModelSpec wanted;
+  wanted.parameters["process_timeout"] = "100ms";
+  auto model = decoupled("works on", wanted);
+  auto first = begin(*model, 1);
+  auto end = all(*first).end;
+  EXPECT_EQ(Code::kUnavailable, end.code);
+  EXPECT_NE(std::string::npos, end.text.find("process_timeout")) << end.text;
+}
+
+TEST_F(DecoupledProcessTest, NoTimeIsCountedWhileAChildWaits) {
+  msg::ModelSpec wanted;
+  wanted.parameters["process_timeout"] = "100ms";
+  auto model = decoupled("waits", wanted);
+  auto streamed = all(*begin(*model, 2));
+  EXPECT_EQ("OK: ", text_of(streamed.end));
+  EXPECT_EQ(2u, streamed.values.size());
+}
+
 }  // namespace
 }  // namespace weir::process
