@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/encoding.h"
+#include "engines/process/protocol.h"
 #include "models/folder.h"
 #include "sched/reshaped_engine.h"
 
@@ -70,6 +71,7 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   spec.instances = instances;
   spec.decoupled = decoupled;
   spec.parameters = parameters;
+  if (iterative) spec.parameters[process::kIterative] = std::to_string(*iterative);
   spec.adapters = adapters;
   if (!adapters_folder.empty()) spec.parameters.try_emplace("device", "cpu");  // where adapters run
   spec.configured.versions = versions, spec.configured.file = file, spec.configured.as_triton = as_triton;
@@ -205,6 +207,8 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
   if (!config.name.empty() && config.name != folder_name)
     return base::invalid("the configuration is for '" + config.name + "', but its folder is '" +
                          std::string(folder_name) + "'");
+  if (config.parameters.count(process::kIterative))
+    return base::invalid("a parameter has the name of the server's own");
   if (config.instances == 0 || config.instances > kMaxInstances)
     return base::invalid(std::to_string(config.instances) + " instances: 1 to " + std::to_string(kMaxInstances) +
                          " are possible");

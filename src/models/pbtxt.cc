@@ -284,10 +284,7 @@ class PbtxtReading {
                            "field 'sequence_batching.iterative_sequence' is for backend python, without control_input "
                            "and state");
     out_.batching.dynamic = out_.batching_given = in_.max_batch_size() > 1 && !out_.decoupled;
-    int32_t slots = 0;  // as many as a batch has rows
-    if (in.has_oldest()) slots = std::clamp(in.oldest().max_candidate_sequences(), 0, int32_t(sched::kMostCandidates));
-    if (in.has_oldest() && slots == 0) slots = sched::kDefaultCandidates;
-    out_.parameters["iterative_sequence"] = std::to_string(slots);
+    out_.iterative = uint32_t(std::clamp(in.oldest().max_candidate_sequences(), 0, int32_t(sched::kMostCandidates)));
     return {};
   }
 

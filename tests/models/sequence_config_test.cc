@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "engines/process/protocol.h"
 #include "models/model_config.h"
 
 namespace weir::models {
@@ -62,13 +63,20 @@ TEST(SequenceConfig, IterativeSequencesAreForPythonModelsWithoutControls) {
     if (!config) return config.error().text;
     EXPECT_EQ(config->sequence, nullptr);
     EXPECT_TRUE(config->batching.dynamic);
-    return config->parameters.at("iterative_sequence");
+    EXPECT_TRUE(config->parameters.empty());
+    EXPECT_TRUE(config->iterative);
+    return config->wanted("m", 1).parameters.at(process::kIterative);
   };
   EXPECT_EQ(slots(""), "0");
   EXPECT_EQ(slots("direct { }"), "0");
   EXPECT_EQ(slots("oldest { max_candidate_sequences: 9 }"), "9");
-  EXPECT_NE(slots("oldest { }"), "0");
+  EXPECT_EQ(slots("oldest { }"), "0");
   EXPECT_EQ(slots("oldest { max_candidate_sequences: -9 }"), slots("oldest { }"));
+  ModelConfig own;
+  own.parameters["iterative_sequence"] = "a model's own";
+  EXPECT_TRUE(check(own, "m").ok());
+  own.parameters[process::kIterative] = "7";
+  EXPECT_EQ(check(own, "m").code, base::Code::kInvalidArgument);
   EXPECT_NE(slots("state { input_name: 'a' output_name: 'b' }").find("without control_input and state"),
             std::string::npos);
 }

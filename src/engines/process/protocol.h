@@ -104,6 +104,10 @@ enum class AnswerKind : uint8_t {
   kOneError = 4        // of a decoupled model: an error in place of one of several answers
 };
 
+// A parameter of a model.py whose configuration has sequence_batching.iterative_sequence: how many requests take part
+// in its executions at once, 0 for max_batch. No configuration can have a parameter of this name.
+inline constexpr const char* kIterative = "\x1fiterative_sequence";
+
 // Answers that a child may send to one call of a decoupled model before it gets kCredit, and that it gets to a call of
 // its own before it has sent kTook.
 inline constexpr uint32_t kWindow = 16;

@@ -742,6 +742,7 @@ LONGEST_PART = 32 << 10
 PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
 WINDOW = 16
 MOST_LATER = 1024
+ITERATIVE = '\x1fiterative_sequence'  # a parameter that configurations cannot have: the server's word (protocol.h)
 SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
 
 
@@ -1275,7 +1276,7 @@ class Worker:
                   'instance_group': [{'name': f'{name}_0', 'kind': 'KIND_CPU', 'count': 1, 'gpus': []}],
                   'default_model_filename': os.path.basename(self.file), 'parameters': parameters, 'model_warmup': [],
                   'model_transaction_policy': {'decoupled': bool(decoupled)}}
-        iterative = parameters.pop('iterative_sequence', None)
+        iterative = parameters.pop(ITERATIVE, None)
         if iterative:
             config['sequence_batching'] = {'iterative_sequence': True}
         elif dynamic:
