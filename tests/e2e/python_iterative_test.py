@@ -2,12 +2,16 @@
 
 import concurrent.futures
 import json
+import socket
+import struct
 import sys
+import time
 
 import harness
 from harness import curl
 
-# Counts down from N, one number for each execute(), and says how many requests were in it.
+# Counts down from N, one number for each execute(), and says how many requests were in it. What is left is kept by the
+# correlation id, from START on.
 COUNTS = '''
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -21,10 +25,12 @@ class TritonPythonModel:
         self.left = {}
 
     def step(self, request):
-        left = self.left.pop(request.request_id(), None)
-        left = int(request.inputs()[0].as_numpy().reshape(-1)[0]) if left is None else left
+        name = request.correlation_id()
+        if request.flags() & 1:
+            self.left[name] = int(request.inputs()[0].as_numpy().reshape(-1)[0])
+        left = self.left.pop(name)
         if left > 1:
-            self.left[request.request_id()] = left - 1
+            self.left[name] = left - 1
             request.set_release_flags(AGAIN)
         return left
 
@@ -47,11 +53,53 @@ DECOUPLED = COUNTS.replace('''        return [self.answer(request, len(requests)
             request.get_response_sender().send(answer, flags=0 if left > 1 else FINAL)
 ''')
 IN_A_LOOP = DECOUPLED.replace('def execute', 'async def execute')
+# The number 13 is one too many, after it has asked for more. Those below 0 never end, and their answers are large. Each
+# answer says how many requests the worker knows of.
+MISCHIEF = '''
+import __main__
+import asyncio
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            n = int(request.inputs()[0].as_numpy().reshape(-1)[0])
+            if n == 13:
+                request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+                pb_utils.Logger.log_info('one too many')
+                raise ValueError('thirteen')
+            self.answer(request, n)
+
+    def answer(self, request, n):
+        step = request.step = getattr(request, 'step', 0) + 1
+        size, final = (100_000, 0) if n < 0 else (1, int(step == n))
+        if not final:
+            request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+        inside = __main__.worker.inside | __main__.worker.cancelled
+        answer = pb_utils.InferenceResponse([pb_utils.Tensor('LEFT', np.full((1, size), step, np.int32)),
+                                             pb_utils.Tensor('TOGETHER', np.array([[len(inside)]], np.int32))])
+        for _ in range(20 if n == -2 else 1):
+            request.get_response_sender().send(answer, flags=final)
+'''
+MISCHIEF_IN_A_LOOP = MISCHIEF.replace('    def execute(self, requests):\n', '''    async def execute(self, requests):
+        await asyncio.sleep(0.01)
+''')
+HANGS = '''
+import time
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(1000)
+'''
 WRONG = COUNTS.replace('            return None', '            pass')
 CONFIG = '''name: "%s" backend: "python" max_batch_size: %d %s
 input [{ name: "N" data_type: TYPE_INT32 dims: [1] }]
-output [{ name: "LEFT" data_type: TYPE_INT32 dims: [1] }, { name: "TOGETHER" data_type: TYPE_INT32 dims: [1] }]'''
+output [{ name: "LEFT" data_type: TYPE_INT32 dims: [-1] }, { name: "TOGETHER" data_type: TYPE_INT32 dims: [1] }]'''
 ITERATIVE = 'sequence_batching { iterative_sequence: true }'
+PATIENCE = ' parameters { key: "process_timeout" value { string_value: "1s" } }'
 MANY = 'model_transaction_policy { decoupled: true } '
 
 
@@ -60,7 +108,11 @@ def repository():
     if not folder.exists():
         for name, code, rows, words in (('once', COUNTS, 4, ITERATIVE), ('wrong', WRONG, 4, ITERATIVE),
                                         ('plain', COUNTS, 4, ''), ('stream', DECOUPLED, 4, MANY + ITERATIVE),
-                                        ('narrow', DECOUPLED, 1, MANY + ITERATIVE), ('in_a_loop', IN_A_LOOP, 4, MANY + ITERATIVE)):
+                                        ('narrow', DECOUPLED, 1, MANY + ITERATIVE), ('in_a_loop', IN_A_LOOP, 4, MANY + ITERATIVE),
+                                        ('mischief', MISCHIEF, 4, MANY + ITERATIVE),
+                                        ('loop_mischief', MISCHIEF_IN_A_LOOP, 4, MANY + ITERATIVE),
+                                        ('patient', MISCHIEF, 1, MANY + ITERATIVE + PATIENCE),
+                                        ('hangs', HANGS, 4, MANY + ITERATIVE + PATIENCE)):
             (folder / name / '1').mkdir(parents=True)
             (folder / name / '1/model.py').write_text(code)
             (folder / name / 'config.pbtxt').write_text(CONFIG % (name, rows, words))
@@ -73,15 +125,37 @@ class Iterative(harness.Case):
         cls.server = harness.Server(repository=repository(), env={
             'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})  # it has numpy
 
-    def ask(self, path, n, name):
-        return curl(self.server.url(f'/v2/models/{path}'), data=json.dumps({'id': name, 'inputs': [
-            {'name': 'N', 'datatype': 'INT32', 'shape': [1, 1], 'data': [n]}]}))
+    @staticmethod
+    def body(n, name, parameters=None):
+        return json.dumps({'id': name, 'parameters': parameters or {}, 'inputs': [
+            {'name': 'N', 'datatype': 'INT32', 'shape': [1, 1], 'data': [n]}]})
 
-    def stream(self, model, n, name='a'):
-        """[what is left, requests beside it] of each answer."""
-        body = self.ask(f'{model}/infer_stream', n, name).body.decode()
+    def ask(self, path, n, name, parameters=None):
+        return curl(self.server.url(f'/v2/models/{path}'), data=self.body(n, name, parameters))
+
+    def stream(self, model, n, name='a', parameters=None):
+        """[what is left, requests beside it] of each answer; errors as they are."""
+        body = self.ask(f'{model}/infer_stream', n, name, parameters).body.decode()
+        if body.startswith('{'):  # an error before any answer
+            return [json.loads(body)['error']]
         events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith('data: ')]
-        return [[o['data'][0] for o in e['outputs']] for e in events if e.get('outputs')]
+        return [[o['data'][0] for o in e['outputs']] if e.get('outputs') else e['error'] for e in events
+                if e.get('outputs') or e.get('error')]
+
+    def begin(self, model, n, path='infer_stream'):
+        """A client that does not read."""
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(('127.0.0.1', self.server.port))
+        body = self.body(n, 'slow')
+        client.sendall(f'POST /v2/models/{model}/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}'
+                       .encode())
+        return client
+
+    @staticmethod
+    def leave(client):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+        client.close()
 
     def test_a_model_that_answers_once_gets_a_request_until_it_is_done(self):
         for n in (1, 2, 7):
@@ -103,7 +177,81 @@ class Iterative(harness.Case):
         self.assertIn('Expected a None object', self.ask('wrong/infer', 3, 'w').json()['error'])
 
     def test_other_models_are_told_that_they_get_requests_once(self):
-        self.assertIn('iterative_sequence', self.ask('plain/infer', 3, 'p').json()['error'])
+        self.assertIn('iterative_sequence', self.ask('plain/infer', 3, 'p', {'sequence_id': 7, 'sequence_start': True}).json()['error'])
+
+    def test_each_request_is_a_sequence_of_its_own(self):
+        """Whatever clients call theirs, and how many ask at once."""
+        said = [{}, {'sequence_id': 7, 'sequence_start': True}, {'sequence_id': 7, 'sequence_start': True, 'sequence_end': True},
+                {'sequence_start': True}, {}, {'sequence_id': 'seven', 'sequence_start': True}]
+        for model in ('stream', 'in_a_loop'):
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                answers = list(pool.map(lambda i: self.stream(model, 3 + 2 * i, 'same', said[i]), range(6)))
+            self.assertEqual([list(range(3 + 2 * i, 0, -1)) for i in range(6)],
+                             [[left for left, _ in one] for one in answers], model)
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            answers = list(pool.map(lambda i: self.ask('once/infer', 3 + i, 'same', said[i]).json(), range(6)))
+        self.assertEqual([1] * 6, [answer['outputs'][0]['data'][0] for answer in answers])
+
+    def test_a_sequence_that_has_not_begun_is_an_error(self):
+        for answer in (self.ask('once/infer', 3, 'a', {'sequence_id': 7}).json()['error'],
+                       self.stream('stream', 3, 'a', {'sequence_id': 7, 'sequence_end': True})[0]):
+            self.assertIn('sequence 7 must specify the START flag', answer)
+
+    def test_a_request_that_fails_is_not_executed_again(self):
+        for model in ('mischief', 'loop_mischief'):
+            for _ in range(10):
+                with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                    bad = pool.submit(self.stream, model, 13)
+                    good = pool.submit(lambda: (time.sleep(0.015), self.stream(model, 3))[1])
+                    self.assertIn('thirteen', bad.result()[-1])
+                    if isinstance(good.result()[-1], str):  # it was in the same execute()
+                        self.assertIn('thirteen', good.result()[-1])
+        time.sleep(0.1)
+        self.assertEqual(20, len(self.server.logged('one too many', count=20)))
+
+    def test_a_client_that_does_not_read_holds_up_nobody_else(self):
+        for model in ('mischief', 'loop_mischief'):
+            for n in (-1, -2):
+                slow = self.begin(model, n)
+                time.sleep(1)
+                begin = time.monotonic()
+                self.assertEqual([1, 2, 3], [step for step, _ in self.stream(model, 3)], (model, n))
+                self.assertLess(time.monotonic() - begin, 5, (model, n))
+                self.leave(slow)
+
+    def test_clients_that_leave_leave_nothing_behind(self):
+        for model in ('mischief', 'loop_mischief', 'narrow'):
+            clients = [self.begin(model, -1 if model != 'narrow' else 1000) for _ in range(12)]  # more than there are slots
+            time.sleep(0.5)
+            for client in clients:
+                self.leave(client)
+            if model != 'narrow':
+                until = time.monotonic() + harness.PATIENCE
+                while (answers := self.stream(model, 3)) != [[1, 1], [2, 1], [3, 1]] and time.monotonic() < until:
+                    time.sleep(0.1)
+                self.assertEqual([[1, 1], [2, 1], [3, 1]], answers, model)
+            self.assertEqual(3, len(self.stream(model, 3)), model)
+        self.assertNotIn('let go of a response sender', self.server.output())
+
+    def test_a_model_that_answers_once_does_not_go_on_for_clients_that_have_left(self):
+        client = self.begin('once', 1_000_000_000, 'infer')
+        time.sleep(0.3)
+        self.leave(client)
+        self.assertEqual([1], self.ask('once/infer', 3, 'next').json()['outputs'][0]['data'][:1])
+
+    def test_an_execution_that_hangs_is_noticed(self):
+        begin = time.monotonic()
+        self.assertIn('process_timeout', self.stream('hangs', 3)[0])
+        self.assertLess(time.monotonic() - begin, 10)
+
+    def test_no_time_is_counted_while_a_model_waits_for_clients(self):
+        slow = self.begin('patient', -1)  # it has the only slot
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            time.sleep(0.3)
+            next_one = pool.submit(self.stream, 'patient', 3)
+            time.sleep(2.5)
+            self.leave(slow)
+            self.assertEqual([1, 2, 3], [step for step, _ in next_one.result()])
 
 
 if __name__ == '__main__':

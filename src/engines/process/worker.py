@@ -12,6 +12,7 @@ import enum
 import gc
 import importlib.util
 import inspect
+import itertools
 import json
 import math
 import mmap
@@ -729,8 +730,8 @@ sys.modules['triton_python_backend_utils'] = sys.modules['c_python_backend_utils
 MESSAGE = struct.Struct('<IIQQQ')
 INPUT_REGION, OUTPUT_REGION, LOAD, RUN, CANCEL, STOP, TAKEN, CREDIT, REPLY_REGION, EXECUTED, NO_ROOM = range(1, 12)
 LOOK_S = 5  # after which senders that nobody closes are looked for
-LOST = 0  # no message: an order of this process to itself
-READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC, TOOK, FORGET = range(33, 42)
+LOST, LOOK = 0, -1  # no messages: orders of this process to itself
+READY, FAILED, ANSWERS, GROW, RETURNED, ANSWER, EXEC, TOOK, FORGET, WORKS = range(33, 43)
 ERROR, TENSORS, END, TENSORS_AND_END, ONE_ERROR = range(5)
 KEPT = 1
 MANY = 2
@@ -953,9 +954,13 @@ class Worker:
         self.kinds = {}  # of outputs, by name
         self.parsed, self.layouts = {}, {}  # documents of requests as they were read, and of answers as they were laid out
         # A model of iterative sequences works on `slots` requests at once (0: requests run once), `most` of them in one
-        # execute(). Where it is decoupled, `active` are those, and `waiting` those that come after them.
+        # execute(). Where it is decoupled, `active` are those, `waiting` those of a kRun that come after them, which has
+        # not been returned yet: `unreturned`. `working`: the server may count the time of an execute().
         self.slots = self.most = 0
-        self.active, self.waiting = [], collections.deque()
+        self.active, self.waiting, self.unreturned, self.working = [], collections.deque(), None, False
+        self.stepping = None  # the thread of a decoupled one's executions
+        # Correlation ids: also those of other processes differ, which may make requests to the same model.
+        self.ids = itertools.count((int.from_bytes(os.urandom(6), 'little') << 14) + 1)
         self.file = self.instance = ''
         self.pid = os.getpid()
 
@@ -1130,7 +1135,7 @@ class Worker:
             return
         kind = END if response is None else TENSORS_AND_END if sender.over else TENSORS
         with self.changed:
-            if threading.get_ident() == self.loop_thread:  # where all coroutines would wait
+            if self.never_waits(threading.get_ident()):
                 sender.later.append((kind, response))
                 self.owing[sender.number] = sender
                 self.changed.wait_for(lambda: len(sender.later) <= MOST_LATER or self.has_room(sender))
@@ -1142,11 +1147,15 @@ class Worker:
         else:
             self.write_answer(sender, kind, response)
 
+    def never_waits(self, thread):
+        """Where all coroutines would wait, or all sequences, for a client that does not read."""
+        return thread == self.loop_thread or (thread == self.stepping and not self.loop)
+
     def has_room(self, sender, kind=None):
         return (kind or sender.later[0][0]) == END or sender.credit > 0 or sender.number in self.cancelled
 
     def send_later(self, sender):
-        """What there is room for now. On the loop's thread."""
+        """What there is room for now. On the loop's thread; where there is no loop, on that of iterative executions."""
         while sender.later and self.has_room(sender):
             with self.changed:
                 kind, response = sender.later.popleft()
@@ -1155,6 +1164,8 @@ class Worker:
             self.write_answer(sender, kind, response)
         if not sender.later:
             self.owing.pop(sender.number, None)
+            if self.slots and self.loop:
+                self.orders.put((LOOK, 0, sender.number, 0, 0))  # its request may be executed again
 
     def write_answer(self, sender, kind, response):
         """Where it cannot be written, an error in its place: else the request would have no end, and its credit be used up."""
@@ -1287,7 +1298,7 @@ class Worker:
         self.kinds = {t['name']: TYPES.index(t['data_type'].removeprefix('TYPE_')) for t in config['output']}
         if iterative:
             self.most = max(1, config['max_batch_size'])
-            self.slots = max(0, int(iterative['string_value'])) or self.most
+            self.slots = int(iterative['string_value']) or self.most
         self.model = model_class()
         if hasattr(self.model, 'initialize'):
             self.model.initialize({
@@ -1350,15 +1361,18 @@ class Worker:
     loop = loop_thread = woken = None
 
     def start(self, coroutine, senders):
-        """A decoupled model's coroutine goes on while other requests begin: in a loop that is a thread's own."""
+        """A decoupled model's coroutine goes on while other requests begin: in a loop that is a thread's own. Where it may
+        want its requests again, it is waited for."""
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
             thread = threading.Thread(target=self.run_loop, daemon=True)
             thread.start()
             self.loop_thread = thread.ident
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        future.add_done_callback(lambda future: self.ended(future, senders))
-        return future
+        if self.slots:
+            self.ended(future, senders)  # when it is
+        else:
+            future.add_done_callback(lambda future: self.ended(future, senders))
 
     def run_loop(self):
         try:
@@ -1424,13 +1438,26 @@ class Worker:
         """One response for each request. Those that the model wants again are in its next execute()."""
         if not self.slots:
             return self.responses_of_one(requests)
-        made, left = {}, requests
-        while left:
-            for request in left:
-                request._again = False
+        made = {r._number: self.begin_sequence(r) for r in requests}
+        while left := [r for r in requests if made[r._number] is None]:
             made.update({r._number: response for r, response in zip(left, self.responses_of_one(left))})
-            left = [r for r in left if r._again]
+            for request in left:
+                if request._again and request.is_cancelled():
+                    made[request._number] = InferenceResponse(error=TritonError('cancelled', TritonError.CANCELLED))
+                request._again, request._flags = False, 0
         return [made[r._number] for r in requests]
+
+    def begin_sequence(self, request):
+        """Each request to an iterative model is a sequence of its own, whatever its client calls it: what the model keeps by
+        the correlation id is of this request alone. What is wrong with it, or None."""
+        start, end = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+        said = request._correlation_id
+        if said and not request._flags & start:
+            return InferenceResponse(error=TritonError(
+                f'inference request for sequence {said} must specify the START flag: to a model of iterative sequences each '
+                'request is one', TritonError.INVALID_ARG))
+        request._correlation_id, request._flags = next(self.ids), start | (request._flags & end if said else 0)
+        return None
 
     def responses_of_one(self, requests):
         """One response for each request of an execute(), whatever the model does."""
@@ -1540,40 +1567,101 @@ class Worker:
     def run_decoupled(self, number, parsed, _):
         requests = [InferenceRequest._of(p, self.inputs, self.kinds) for p in parsed]
         if self.slots:
-            self.waiting.extend(requests)
-        else:
-            self.begin(requests)
+            self.unreturned, self.working = number, True
+            for request in requests:
+                if wrong := self.begin_sequence(request):
+                    sender = request.get_response_sender()
+                    sender.over = True
+                    self.send_response(sender, wrong)
+                else:
+                    self.waiting.append(request)
+            return
+        self.begin(requests)
         requests = None
         self.send(RETURNED, self.flags(), number)
 
     def begin(self, requests):
-        """One execute() of a decoupled model. The future of its coroutine."""
+        """One execute() of a decoupled model."""
         senders = [r.get_response_sender() for r in requests]
         try:
             result = self.model.execute(requests)
-            if inspect.iscoroutine(result):
-                return self.start(result, senders)
-            self.check_result(result)
+            self.start(result, senders) if inspect.iscoroutine(result) else self.check_result(result)
         except Exception as e:
             self.fail(senders, e)
-        return None
 
-    def step_iterative(self):
-        """One execute() with requests that the model has worked on longest ago, and new ones where it is done with others."""
+    # iterative sequences of a decoupled model
+
+    def take_in(self):
+        """Those that have come get slots. The server sends the next where one is free: until then it waits there, by the
+        rules of its queue."""
         while self.waiting and len(self.active) < self.slots:
             self.active.append(self.waiting.popleft())
-        requests, self.active = self.active[:self.most], self.active[self.most:]
-        requests = [r for r in requests if not r.is_cancelled()]  # nobody waits for it
+        if self.unreturned is not None and len(self.active) < self.slots:
+            number, self.unreturned = self.unreturned, None
+            self.send(RETURNED, self.flags(), number)
+
+    def goes_on(self, request):
+        """Whether anybody waits for it, and it has no end."""
+        with self.changed:
+            if request._number in self.cancelled and request._sender is None:  # else end_lost() sees to it
+                self.inside.discard(request._number)
+                self.cancelled.discard(request._number)
+                return False
+            return request._number not in self.cancelled and not (request._sender and request._sender.over)
+
+    def may_answer(self, sender):
+        """Not where a client has yet to read what was sent: it holds up itself alone."""
+        with self.changed:
+            return sender is None or (not sender.later and self.has_room(sender, TENSORS))
+
+    def choose(self):
+        """Takes those for the next execute() out of `active`: the ones that the model has worked on longest ago."""
+        self.active = [r for r in self.active if self.goes_on(r)]
+        self.take_in()
+        chosen, others = [], []
+        for request in self.active:
+            (chosen if len(chosen) < self.most and self.may_answer(request._sender) else others).append(request)
+        self.active = others
+        return chosen
+
+    def step(self, requests):
+        """One execute(), whose time the server counts."""
+        self.working = True
+        self.send(WORKS, number=1)
+        self.begin(requests)
         for request in requests:
-            request._again = False
-        if requests and (future := self.begin(requests)):
-            concurrent.futures.wait([future])
-        self.active += [r for r in requests if r._again and not r._sender.over]
+            if request._again and not request._sender.over:
+                self.active.append(request)
+            request._again, request._flags = False, 0
+
+    def next_of_iterative(self):
+        """The next order. Until there is one, the model works."""
+        while (order := self.order_at_hand()) is None:
+            if chosen := self.choose():
+                self.step(chosen)
+                chosen = None
+                continue
+            if self.working:
+                self.working = False
+                self.send(WORKS, number=0)
+            return self.next_order()
+        return order
+
+    def look(self, number):
+        """A client has read answers, or has left."""
+        with self.changed:
+            sender = self.senders.get(number)
+        if sender and sender.later and not self.loop:
+            self.send_later(sender)
 
     def end_lost(self, number):
         """The model has let a response sender go. Where that was not closed, nobody else can end the request."""
         with self.changed:
             if number not in self.inside:
+                return
+            if number in self.cancelled:  # and nobody waits for its end
+                self.inside.discard(number)
+                self.cancelled.discard(number)
                 return
         try:
             raise TritonModelException('execute() has let go of a response sender that had not sent the final flag')
@@ -1623,16 +1711,16 @@ class Worker:
             return None
 
     def serve(self):
+        iterative = self.slots and self.decoupled
+        self.stepping = threading.get_ident() if iterative else None
         while True:
-            order = self.order_at_hand() if self.active or self.waiting else self.next_order()
-            if order is None:
-                self.step_iterative()
-                continue
-            kind, _, number, offset, size = order
+            kind, _, number, offset, size = self.next_of_iterative() if iterative else self.next_order()
             if kind == RUN:
                 (self.run_decoupled if self.decoupled else self.run)(number, offset, size)
             elif kind == LOST:
                 self.end_lost(number)
+            elif kind == LOOK:
+                self.look(number)
             elif kind == STOP:
                 return
 
@@ -1660,10 +1748,12 @@ class Worker:
                 sender = self.senders.get(number)
                 if kind == CREDIT and sender:
                     sender.credit += size
-                if sender and sender.later:
+                if sender and sender.later and self.loop:
                     self.loop.call_soon_threadsafe(self.send_later, sender)
                 sender = None  # it may be the last one that knows it
                 self.changed.notify_all()
+            if self.slots and kind in (CREDIT, CANCEL):
+                self.orders.put((LOOK, 0, number, 0, 0))
 
 
 side = Side()
