@@ -1,4 +1,5 @@
-// Cohere's client from npm against a running server with a reranker and an encoder: node cohere_client.js http://127.0.0.1:8080 rank enc
+// Cohere's client from npm against a running server with a reranker, and with an encoder if one is named:
+// node cohere_client.js http://127.0.0.1:8080 rank enc
 'use strict';
 const { CohereClient, CohereClientV2, CohereError } = require('cohere-ai');
 
@@ -12,6 +13,31 @@ async function test(name, run) {
 }
 function truth(value, what) { if (!value) throw new Error(JSON.stringify(what)); }
 function ranked(results) { return results.every((r, i) => i === 0 || results[i - 1].relevanceScore >= r.relevanceScore); }
+
+async function embeds(client, v2) {
+  let floats;
+  await test('embed', async () => {
+    const said = await client.embed({ model: encoder, texts: documents, inputType: 'search_document' });
+    truth(said.responseType === 'embeddings_floats' && said.embeddings.length === 3 && said.texts[1] === 'x', said);
+    truth(said.meta.billedUnits.inputTokens > 3, said.meta);
+    floats = said.embeddings;
+  });
+  await test('embed with types', async () => {
+    const said = await client.embed({ model: encoder, texts: documents, inputType: 'search_document', embeddingTypes: ['float'] });
+    truth(said.responseType === 'embeddings_by_type' && JSON.stringify(said.embeddings.float) === JSON.stringify(floats), said);
+  });
+  await test('embed, version 2', async () => {
+    const { id, embeddings } = await v2.embed({ model: encoder, texts: documents, inputType: 'search_query', embeddingTypes: ['float', 'ubinary'] });
+    truth(id && JSON.stringify(embeddings.float) === JSON.stringify(floats), embeddings);
+    const bits = floats[0].map((v) => Number(v > 0));
+    truth(embeddings.ubinary[0].every((byte, i) => byte === parseInt(bits.slice(8 * i, 8 * i + 8).join('').padEnd(8, '0'), 2)), embeddings.ubinary);
+  });
+  await test('embed, version 2, contents', async () => {
+    const inputs = documents.map((text) => ({ content: [{ type: 'text', text }] }));
+    const { embeddings } = await v2.embed({ model: encoder, inputs, inputType: 'search_query', embeddingTypes: ['float'] });
+    truth(JSON.stringify(embeddings.float) === JSON.stringify(floats), embeddings);
+  });
+}
 
 async function main() {
   const asked = { environment: root, token: 'none', maxRetries: 0 };
@@ -47,28 +73,7 @@ async function main() {
     const error = await client.rerank({ model, query, documents: [] }).catch((e) => e);
     truth(error instanceof CohereError && error.statusCode === 400, error);
   });
-  let floats;
-  await test('embed', async () => {
-    const said = await client.embed({ model: encoder, texts: documents, inputType: 'search_document' });
-    truth(said.responseType === 'embeddings_floats' && said.embeddings.length === 3 && said.texts[1] === 'x', said);
-    truth(said.meta.billedUnits.inputTokens > 3, said.meta);
-    floats = said.embeddings;
-  });
-  await test('embed with types', async () => {
-    const said = await client.embed({ model: encoder, texts: documents, inputType: 'search_document', embeddingTypes: ['float'] });
-    truth(said.responseType === 'embeddings_by_type' && JSON.stringify(said.embeddings.float) === JSON.stringify(floats), said);
-  });
-  await test('embed, version 2', async () => {
-    const { id, embeddings } = await v2.embed({ model: encoder, texts: documents, inputType: 'search_query', embeddingTypes: ['float', 'ubinary'] });
-    truth(id && JSON.stringify(embeddings.float) === JSON.stringify(floats), embeddings);
-    const bits = floats[0].map((v) => Number(v > 0));
-    truth(embeddings.ubinary[0].every((byte, i) => byte === parseInt(bits.slice(8 * i, 8 * i + 8).join('').padEnd(8, '0'), 2)), embeddings.ubinary);
-  });
-  await test('embed, version 2, contents', async () => {
-    const inputs = documents.map((text) => ({ content: [{ type: 'text', text }] }));
-    const { embeddings } = await v2.embed({ model: encoder, inputs, inputType: 'search_query', embeddingTypes: ['float'] });
-    truth(JSON.stringify(embeddings.float) === JSON.stringify(floats), embeddings);
-  });
+  if (encoder) await embeds(client, v2);
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed ? 1 : 0);
 }
