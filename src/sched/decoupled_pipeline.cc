@@ -1,7 +1,6 @@
 #include "sched/decoupled_pipeline.h"
 
 #include <algorithm>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -11,8 +10,8 @@
 #include "base/clock.h"
 #include "base/take_out.h"
 #include "bus/call_handle.h"
+#include "sched/decoupled_run.h"
 #include "sched/pipeline_cut.h"
-#include "sched/pipeline_run.h"
 #include "sched/proxy_inbox.h"
 
 namespace weir::sched {
@@ -22,35 +21,10 @@ using base::Code;
 using base::failure;
 using base::Status;
 using Leg = PipelineLeg;
+using Run = DecoupledRun;
 
-constexpr uint32_t kBefore = 0, kNode = 1, kAfter = 2;  // the legs of a run, by PipelineLeg::node
-constexpr uint32_t kAllReaders = UINT32_MAX;            // a slot's tensor is read again for each answer
-
-// One Call on its way. What legs and threads count in `out` keeps it, as it does in Pipeline.
-struct Run : PipelineRun {
-  Run() : PipelineRun(3) {}
-
-  size_t place = 0;                  // under the pipeline's mutex; this and what follows: under the run's
-  std::deque<msg::Event> answers{};  // of the node, that have not gone on: one, and its end
-  bool asked[3] = {};                // legs that have credit for their next answer
-  bool after_out = false, node_over = false;
-  std::optional<msg::Outputs> last{};  // the answer with which the Call ends
-
-  // Both under mutex. Credit for the first answer of a leg that is about to be out, if the Call has some; and for the
-  // next one of a leg that is: whether it has got it.
-  void begin_asking(uint32_t leg) {
-    asked[leg] = parent->credit.load(std::memory_order_acquire) > 0;
-    legs[leg].credit.store(asked[leg] ? 1 : 0, std::memory_order_release);
-  }
-  bool ask(uint32_t leg) {
-    if (!legs[leg].out || asked[leg] || !failed.ok() || parent->credit.load(std::memory_order_acquire) <= 0)
-      return false;
-    asked[leg] = true;
-    legs[leg].credit.store(1, std::memory_order_release);
-    return true;
-  }
-  bool ask_node() { return !node_over && !after_out && answers.empty() && ask(kNode); }
-};
+constexpr uint32_t kBefore = Run::kBefore, kNode = Run::kNode, kAfter = Run::kAfter;
+constexpr uint32_t kAllReaders = UINT32_MAX;  // a slot's tensor is read again for each answer
 
 class DecoupledPipeline final : public ProxyInbox {
  public:
@@ -67,7 +41,10 @@ class DecoupledPipeline final : public ProxyInbox {
   void poke() override;
 
  private:
+  void post(std::vector<msg::Mail>& burst) override;
+  void post_here(msg::Mail&& mail) override;
   void receive(msg::Mail&& mail, bus::MailBursts& out) override;
+  void receive_end(Run& run, Leg& leg, msg::Event&& end);
 
   msg::Inbox& inbox(uint32_t leg) const {
     return leg == kBefore ? *before_ : leg == kNode ? *plan_.node.served->inbox : *after_;
@@ -161,18 +138,40 @@ void DecoupledPipeline::begin(Run& run) {
   lend(run, leg);
 }
 
+void DecoupledPipeline::post(std::vector<msg::Mail>& burst) {
+  for (const auto& mail : burst) Run::announce(mail);
+  try {
+    ProxyInbox::post(burst);  // the runs may be gone afterwards, and this
+  } catch (...) {
+    for (const auto& mail : burst) Run::withdraw(mail);
+    throw;
+  }
+}
+
+void DecoupledPipeline::post_here(msg::Mail&& mail) {
+  Run::announce(mail);
+  try {
+    ProxyInbox::post_here(std::move(mail));
+  } catch (...) {
+    Run::withdraw(mail);
+    throw;
+  }
+}
+
 void DecoupledPipeline::receive(msg::Mail&& mail, bus::MailBursts&) {
   auto& leg = static_cast<Leg&>(*mail.call);
   Run& run = static_cast<Run&>(*leg.run);
-  {
-    std::lock_guard lock(run.mutex);
-    if (mail.event.last()) {
-      leg.out = false;
-    } else {
-      ++run.out;  // this thread
-    }
+  if (mail.event.last()) {
+    if (run.ends(leg, mail.event)) receive_end(run, leg, std::move(mail.event));
+    return;
   }
   go_on(run, [&] { take(run, leg, std::move(mail.event)); });
+  if (auto end = run.received(leg)) receive_end(run, leg, std::move(*end));
+  land(run);
+}
+
+void DecoupledPipeline::receive_end(Run& run, Leg& leg, msg::Event&& end) {
+  go_on(run, [&] { take(run, leg, std::move(end)); });
   land(run);
 }
 
@@ -269,20 +268,20 @@ void DecoupledPipeline::advance(Run& run) {
       if (run.answers.empty()) break;
       next = std::move(run.answers.front());
       run.answers.pop_front();
-      run.after_out = std::holds_alternative<msg::Outputs>(next.what);
+      run.after_out = true;
     }
-    auto* outputs = std::get_if<msg::Outputs>(&next.what);
-    if (!outputs) {
+    Status status;
+    if (auto* outputs = std::get_if<msg::Outputs>(&next.what)) {
+      status = begin_after(run, std::move(*outputs));
+      if (status.ok()) return;
+    } else {
       send_answer(run, std::move(next));
-      continue;
     }
-    Status status = begin_after(run, std::move(*outputs));
-    if (status.ok()) return;
     {
       std::lock_guard lock(run.mutex);
       run.after_out = false;
     }
-    return fail(run, std::move(status));
+    if (!status.ok()) return fail(run, std::move(status));
   }
   {
     std::lock_guard lock(run.mutex);
