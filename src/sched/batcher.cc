@@ -65,10 +65,15 @@ Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropped) {
   if (level.entries.size() <= level.queue.size()) level.entries.resize(level.queue.size() + 1);
   auto slot = level.queue.push(call->tenant, cost(*call));
   level.entries[slot] = {call, row_key(*call, spec_), times_out, std::min(later(now, spec_.batching.max_delay), half)};
-  ++size_;
+  ++size_, rows_ += call->rows;
   leaves_at_ = std::min(leaves_at_, leaves);
   if (level.delays()) delays_at_ = std::min(delays_at_, times_out);
   return {};
+}
+
+bool Batcher::fills_batch() const {
+  const auto& preferred = spec_.batching.preferred;
+  return rows_ >= (preferred.empty() ? spec_.max_batch : preferred.back());
 }
 
 bool Batcher::leaving(const Level& level, const QueuedCall& entry, Time now) const {
@@ -84,9 +89,10 @@ Status Batcher::why(const msg::Call& call, Time now) const {
 }
 
 void Batcher::drop(Level& level, FairQueue::Slot slot, Status why, std::vector<Dropped>& dropped) {
-  dropped.push_back({level.entries[slot].call, std::move(why)});
+  msg::Call* call = level.entries[slot].call;
+  dropped.push_back({call, std::move(why)});
   level.queue.leave(slot);
-  --size_;
+  --size_, rows_ -= call->rows;
 }
 
 // Those that are first and may leave.
@@ -183,6 +189,7 @@ void Batcher::next(Time now, std::vector<msg::Call*>& batch, std::vector<Dropped
   batch.reserve(line_.size());  // what throws has taken no call out of the queue
   for (auto [level, slot] : line_) {
     batch.push_back(level->entries[slot].call);
+    rows_ -= batch.back()->rows;
     level->queue.serve(slot);
   }
   size_ -= line_.size();

@@ -63,6 +63,10 @@ class Batcher {
   // From now on no call waits for company: everything queued is to be run.
   void hurry() { hurried_ = true; }
 
+  // Whether those that wait have the rows of a batch that closes at once because it could not get larger. It is only a
+  // hint: some of them may not run together.
+  bool fills_batch() const;
+
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
@@ -116,6 +120,7 @@ class Batcher {
   std::vector<Level> levels_;              // the most urgent first
   std::vector<Place> line_;                // of next()
   size_t size_ = 0;
+  uint64_t rows_ = 0;  // of these
   // Not later than the first of the calls that were queued since the queue was empty, or leave() or delay_overdue().
   base::Time leaves_at_ = base::kNever, delays_at_ = base::kNever;
   bool hurried_ = false;

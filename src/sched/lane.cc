@@ -30,8 +30,9 @@ using base::Time;
 // serves all that were cancelled meanwhile.
 constexpr base::Duration kSoon = std::chrono::milliseconds(1);
 
-// A lane that sleeps is woken at the end of the turn that has work for it, or with the first call that comes so much
-// later: a long turn, with large requests to read, is not to keep an engine from its work.
+// A lane that sleeps is woken at the end of the turn that has work for it, with the first call that fills a batch or
+// comes from another thread, or with the first that comes so much later. A call that nothing follows waits for the end
+// of the turn.
 constexpr base::Duration kHeldBack = std::chrono::microseconds(200);
 
 // The lanes of a model: a thread per engine, and one queue for all of them. A lane reads the queue again before it
@@ -118,7 +119,7 @@ class Lanes final : public msg::Inbox,
   bool rousing_ = false;          // a sleeping lane has been notified and has not woken yet
   bool owed_ = false;             // that notification waits for the end of a shard's turn
   Time held_until_{};             // but not longer
-  bool listed_ = false;           // in the shard's TurnWakes, which counts in waking_
+  TurnWakes* listed_ = nullptr;   // those of the shard that has this on its list, which counts in waking_
   uint32_t parked_ = 0;           // lanes asleep
   uint32_t gone_ = 0;             // lanes that have ended before the others, because their engines are lost
   Time watching_ = base::kNever;  // when the first of them wakes by itself
@@ -185,16 +186,17 @@ bool Lanes::needs_wake(const msg::Call& call, Time now) {
 // its turn. Not where there are other lanes, which would have to wait for this one to notify them.
 bool Lanes::waits_for_turn(Time now) {
   auto* wakes = TurnWakes::of_this_thread();
-  if (!wakes || engines_.size() > 1 || !shares_ || batcher_.size() >= spec_.max_batch) return false;
+  if (!wakes || engines_.size() > 1 || !shares_ || batcher_.fills_batch()) return false;
+  if (listed_ && listed_ != wakes) return false;
   if (!listed_ && !base::attempt("a queue", [&] { wakes->add(*this); }).ok()) return false;
-  if (!std::exchange(listed_, true)) waking_.fetch_add(1, std::memory_order_relaxed);
+  if (!std::exchange(listed_, wakes)) waking_.fetch_add(1, std::memory_order_relaxed);
   held_until_ = now + kHeldBack;
   return owed_ = true;
 }
 
 // Under the mutex: the notification that waits for the end of a turn is due.
 bool Lanes::stops_waiting(Time now) {
-  const bool due = owed_ && (batcher_.size() >= spec_.max_batch || now >= held_until_);
+  const bool due = owed_ && (batcher_.fills_batch() || now >= held_until_ || TurnWakes::of_this_thread() != listed_);
   if (due) owed_ = false;
   return due;
 }
@@ -204,7 +206,7 @@ void Lanes::wake() {
   bool owed;
   {
     std::lock_guard lock(mutex_);
-    owed = std::exchange(owed_, false), listed_ = false;
+    owed = std::exchange(owed_, false), listed_ = nullptr;
   }
   if (owed) wake_.notify_one();
   waking_.fetch_sub(1, std::memory_order_release);

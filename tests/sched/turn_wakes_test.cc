@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <thread>
+#include <utility>
 
 #include "engines.h"
 #include "event_recorder.h"
@@ -21,9 +23,9 @@ struct TurnLab {
     lanes = make_lanes(std::move(made), spec, stats, base::heap(), std::move(timer));
     wakes.use();
   }
-  void put() {
+  void put(uint32_t rows = 1) {
     auto& call = calls.emplace_back();
-    fill(call, 1, 1);
+    fill(call, rows, 1);
     call.home = &recorder;
     lanes->put(&call);
   }
@@ -65,6 +67,39 @@ TEST(TurnWakes, FullBatchDoesNotWaitForTheEndOfTheTurn) {
   EXPECT_EQ(t.stats.batches().at(8).count, 1u);
   t.lanes.reset();  // in the turn that has the lane still on its list
   EXPECT_TRUE(t.wakes.empty());
+  t.wakes.flush();
+}
+
+TEST(TurnWakes, NorDoesOneThatIsFullOfRowsOrOfTheLargestPreferredSize) {
+  auto preferring = spec_of(8);
+  preferring.batching.preferred = {2, 4};
+  for (auto [spec, rows] : {std::pair(spec_of(8), 7u), std::pair(preferring, 3u)}) {
+    TurnLab t(1, spec);
+    const size_t before = t.put_to_sleeping_lane();
+    t.put(rows);
+    t.recorder.until(before + 2);
+    EXPECT_EQ(t.stats.batches().at(rows + 1).count, 1u);
+    for (int i = 0; i < 20; ++i) {
+      t.wakes.flush();
+      t.put(rows + 1);
+      t.recorder.until(t.calls.size());
+      EXPECT_TRUE(t.wakes.empty());
+    }
+  }
+}
+
+TEST(TurnWakes, CallOfAnotherThreadDoesNotWaitForTheTurnOfThisOne) {
+  TurnLab t;
+  const size_t before = t.put_to_sleeping_lane();
+  for (size_t more = 2; more < 10; ++more) {
+    std::thread([&] {
+      TurnWakes others;
+      if (more % 2 == 0) others.use();  // another shard, or a lane
+      t.put();
+      t.recorder.until(before + more);
+      others.flush();
+    }).join();
+  }
   t.wakes.flush();
 }
 
