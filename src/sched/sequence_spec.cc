@@ -63,7 +63,8 @@ void share_batches(msg::ModelSpec& spec, const msg::SequenceSpec& sequences) {
   std::erase_if(batching.preferred, [&](uint32_t size) { return size > spec.max_batch; });
   if (sequences.strategy != msg::SequenceSpec::Strategy::kDirect) return;
   const float share = sequences.minimum_utilization > 0 ? std::min(sequences.minimum_utilization, 1.0F) : 0;
-  const auto enough = uint32_t(std::ceil(double(share) * spec.max_batch));
+  auto enough = uint32_t(std::ceil(double(share) * spec.max_batch));
+  while (enough > 0 && float(enough - 1) / float(spec.max_batch) >= share) --enough;  // as Triton: 0.3 of 10 are 3
   if (enough <= 1) return void(batching.max_delay = base::Duration(0));
   for (uint32_t size = enough; size <= spec.max_batch && batching.preferred.size() < kMostPreferred; ++size)
     batching.preferred.push_back(size);

@@ -31,9 +31,10 @@ TEST(SequenceSpec, BehindTheSlotsNoRequestTimesOutAndNoQueueIsFull) {
   EXPECT_TRUE(dropped.empty());
 }
 
-// How many of `waiting` requests that came at 0 s run at once, of a model with 8 rows a batch and 3 s of patience.
-size_t run_at_once(float utilization, size_t waiting) {
-  msg::ModelSpec spec = spec_of(8);
+// How many of `waiting` requests that came at 0 s run at once, of a model with so many rows a batch and 3 s of
+// patience.
+size_t run_at_once(float utilization, size_t waiting, uint32_t max_batch = 8) {
+  msg::ModelSpec spec = spec_of(max_batch);
   msg::SequenceSpec sequences;
   sequences.max_delay = 3s, sequences.minimum_utilization = utilization;
   share_batches(spec, sequences);
@@ -59,6 +60,16 @@ TEST(SequenceSpec, ABatchRunsOnceEnoughSlotsHaveARequest) {
   EXPECT_EQ(run_at_once(1, 8), 8u);
   EXPECT_EQ(run_at_once(7, 8), 8u);
   EXPECT_EQ(run_at_once(-1, 1), 1u);
+}
+
+TEST(SequenceSpec, AShareThatNoFloatHasExactlyIsNotRoundedUp) {
+  EXPECT_EQ(run_at_once(0.1F, 1, 10), 1u);
+  for (uint32_t max_batch : {5u, 10u, 20u, 100u})
+    for (uint32_t slots = 2; slots <= max_batch; slots += 1 + slots / 20) {
+      const auto share = float(double(slots) / max_batch);
+      EXPECT_EQ(run_at_once(share, slots, max_batch), slots) << share;
+      EXPECT_EQ(run_at_once(share, slots - 1, max_batch), 0u) << share;
+    }
 }
 
 }  // namespace
