@@ -68,9 +68,9 @@ inline void on_demand(RepositoryOptions& options) {
 
 inline constexpr const char* kWaits = "not in memory: the next request loads it";
 
-class Demand : public ::testing::Test {
+class DemandModels : public ::testing::Test {
  protected:
-  Demand()
+  DemandModels()
       : disk({{"a/1/model.onnx", "1"},
               {"a/model.yaml", "memory: 60"},
               {"b/1/model.onnx", "2"},
@@ -109,7 +109,7 @@ class Demand : public ::testing::Test {
 };
 
 // The same models, whose loads the test holds.
-class HeldDemand : public Demand {
+class HeldDemand : public DemandModels {
  protected:
   void SetUp() override {
     RepositoryOptions options;

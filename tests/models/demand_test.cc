@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_F(Demand, ModelsAreKnownAtStartAndLoadedByTheirFirstRequest) {
+TEST_F(DemandModels, ModelsAreKnownAtStartAndLoadedByTheirFirstRequest) {
   const int before = made;
   open();
   EXPECT_EQ(made - before, 3) << "each was looked at";
@@ -23,7 +23,7 @@ TEST_F(Demand, ModelsAreKnownAtStartAndLoadedByTheirFirstRequest) {
   EXPECT_EQ(made - before, 4);
 }
 
-TEST_F(Demand, TheLeastRecentlyUsedMakesRoom) {
+TEST_F(DemandModels, TheLeastRecentlyUsedMakesRoom) {
   open();
   EXPECT_EQ(ask("a"), "1");
   EXPECT_EQ(ask("c"), "3");
@@ -37,7 +37,7 @@ TEST_F(Demand, TheLeastRecentlyUsedMakesRoom) {
   EXPECT_EQ(ask("a"), "1") << "and back again";
 }
 
-TEST_F(Demand, ManyFirstRequestsShareOneLoad) {
+TEST_F(DemandModels, ManyFirstRequestsShareOneLoad) {
   open();
   const int before = made;
   auto served = repo->now()->models.at("a").versions.at("1");
@@ -47,7 +47,7 @@ TEST_F(Demand, ManyFirstRequestsShareOneLoad) {
   EXPECT_EQ(made - before, 1);
 }
 
-TEST_F(Demand, AModelThatDoesNotLoadIsSaidToAllWhoWait) {
+TEST_F(DemandModels, AModelThatDoesNotLoadIsSaidToAllWhoWait) {
   open();
   disk.write("a/1/model.onnx", "broken");
   EXPECT_EQ(ask("a"), "model 'a' cannot be loaded: cannot parse a/1/model.onnx (in 10 s)");
@@ -55,7 +55,7 @@ TEST_F(Demand, AModelThatDoesNotLoadIsSaidToAllWhoWait) {
   EXPECT_EQ(ask("b"), "2") << "others are as they were";
 }
 
-TEST_F(Demand, AModelThatIsGoneFailsItsRequest) {
+TEST_F(DemandModels, AModelThatIsGoneFailsItsRequest) {
   open();
   disk.remove("a");
   EXPECT_NE(ask("a").find("model 'a' cannot be loaded: no model 'a' in the repository"), std::string::npos);
@@ -63,13 +63,13 @@ TEST_F(Demand, AModelThatIsGoneFailsItsRequest) {
             std::string::npos);
 }
 
-TEST_F(Demand, WhatIsLargerThanAllMemoryIsNoModel) {
+TEST_F(DemandModels, WhatIsLargerThanAllMemoryIsNoModel) {
   disk.write("a/model.yaml", "memory: 101");
   open();
   EXPECT_EQ(row("a"), "a/1 UNAVAILABLE (it takes 101 bytes of memory, and models.memory is 100)");
 }
 
-TEST_F(Demand, StartupNamesWhatIsLoadedAtOnce) {
+TEST_F(DemandModels, StartupNamesWhatIsLoadedAtOnce) {
   open([](RepositoryOptions& options) {
     on_demand(options);
     options.startup = {"b"};
@@ -78,7 +78,7 @@ TEST_F(Demand, StartupNamesWhatIsLoadedAtOnce) {
   EXPECT_EQ(row("a"), std::string("a/1 READY (") + kWaits + ")");
 }
 
-TEST_F(Demand, AChangedFileIsTakenWhetherItIsInMemoryOrNot) {
+TEST_F(DemandModels, AChangedFileIsTakenWhetherItIsInMemoryOrNot) {
   open();
   EXPECT_EQ(ask("b"), "2");
   EXPECT_TRUE(becomes("b", "b/1 READY"));
@@ -91,7 +91,7 @@ TEST_F(Demand, AChangedFileIsTakenWhetherItIsInMemoryOrNot) {
   EXPECT_EQ(ask("a"), "7");
 }
 
-TEST_F(Demand, APipelineLoadsItsNodesAsItsRequestsReachThem) {
+TEST_F(DemandModels, APipelineLoadsItsNodesAsItsRequestsReachThem) {
   disk.write("p/model.yaml",
              "engine: pipeline\ndag: {nodes: [{model: a, outputs: {y: m}}, {model: b, inputs: {x: m}}]}");
   disk.write("p/1/.keep", "");
@@ -103,7 +103,7 @@ TEST_F(Demand, APipelineLoadsItsNodesAsItsRequestsReachThem) {
   EXPECT_EQ(repo->now()->models.at("p").versions.at("1").get(), pipeline) << "it need not be built anew";
 }
 
-TEST_F(Demand, ALoadRequestBringsTheModelInAtOnce) {
+TEST_F(DemandModels, ALoadRequestBringsTheModelInAtOnce) {
   open();
   const int before = made;
   EXPECT_TRUE(repo->load("a").ok());
@@ -114,7 +114,7 @@ TEST_F(Demand, ALoadRequestBringsTheModelInAtOnce) {
   EXPECT_EQ(made - before, 1);
 }
 
-TEST_F(Demand, ALoadRequestMakesRoomAsACallDoes) {
+TEST_F(DemandModels, ALoadRequestMakesRoomAsACallDoes) {
   open();
   EXPECT_TRUE(repo->load("a").ok());
   EXPECT_TRUE(repo->load("b").ok());
@@ -123,7 +123,7 @@ TEST_F(Demand, ALoadRequestMakesRoomAsACallDoes) {
   EXPECT_EQ(ask("a"), "1");
 }
 
-TEST_F(Demand, ALoadRequestSaysWhatIsWrong) {
+TEST_F(DemandModels, ALoadRequestSaysWhatIsWrong) {
   open();
   disk.write("a/1/model.onnx", "broken");
   EXPECT_EQ(repo->load("a").text, "failed to load 'a': cannot parse a/1/model.onnx");
@@ -132,7 +132,7 @@ TEST_F(Demand, ALoadRequestSaysWhatIsWrong) {
   EXPECT_EQ(repo->load("b").text, "failed to load 'b': it takes 101 bytes of memory, and models.memory is 100");
 }
 
-TEST_F(Demand, WhatWasUnloadedStaysAwayUntilItIsLoaded) {
+TEST_F(DemandModels, WhatWasUnloadedStaysAwayUntilItIsLoaded) {
   open();
   EXPECT_EQ(ask("a"), "1");
   EXPECT_TRUE(repo->unload("a").ok());
@@ -250,7 +250,7 @@ TEST_F(HeldDemand, WhatGrowsBesideALoadLeavesItsRoomToThat) {
   EXPECT_TRUE(held->becomes("a/1 READY" + rest));
 }
 
-TEST_F(Demand, WhatIsNotInMemoryCanBeUnloaded) {
+TEST_F(DemandModels, WhatIsNotInMemoryCanBeUnloaded) {
   open();
   EXPECT_TRUE(repo->unload("a").ok());
   EXPECT_TRUE(becomes("a", "a/1 UNAVAILABLE (unloaded)"));
