@@ -16,13 +16,18 @@ Repository::~Repository() { stop(); }
 base::Status Repository::start() {
   auto outcome = std::make_shared<std::promise<base::Status>>();
   auto status = outcome->get_future();
-  // Every shard knows the models then: who has read that the server listens finds them wherever its connection lands.
-  parts_->queue->post([this, outcome] {
-    parts_->disk->load_all([this, outcome](const base::Status& loaded) {
-      parts_->publisher.when_published([outcome, loaded] { outcome->set_value(loaded); });
+  {
+    // stop() on another thread finds the thread that it has to join, or there is none to come.
+    std::lock_guard held(parts_->queue->mutex);
+    if (parts_->queue->stopping) return is_ending();
+    // Every shard knows the models then: who has read that the server listens finds them wherever its connection lands.
+    parts_->queue->tasks.emplace_back([this, outcome] {
+      parts_->disk->load_all([this, outcome](const base::Status& loaded) {
+        parts_->publisher.when_published([outcome, loaded] { outcome->set_value(loaded); });
+      });
     });
-  });
-  parts_->thread = std::thread([this] { parts_->run(); });
+    parts_->thread = std::thread([this] { parts_->run(); });
+  }
   return status.get();
 }
 

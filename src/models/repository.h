@@ -113,7 +113,7 @@ class Repository {
   ~Repository();  // every Call must have come back
 
   // First load of all that is wanted, synchronously: beside each other, each pipeline behind its nodes. Each model
-  // serves as soon as it is loaded. Errors only under `strict`.
+  // serves as soon as it is loaded. Errors only under `strict`, and UNAVAILABLE behind stop().
   base::Status start();
   // Asynchronous; `done` is called on the repository's thread, which it must not block. A load of what is loaded
   // reloads it if the files changed. An adapter becomes a model beside the one that it is for, whatever `control` says;
@@ -138,7 +138,7 @@ class Repository {
   std::string trouble() const;
   // Ends the threads, once the loads that run are done; engines are told (LoadArgs::loading). What is loaded stays
   // callable until the destructor. load() and unload() that have not begun, and those after this, are refused with
-  // UNAVAILABLE.
+  // UNAVAILABLE. It may come while another thread is in start().
   void stop();
   // The same; false where a load still runs after `most`: nothing may be destroyed then.
   bool stop_within(base::Duration most);

@@ -182,6 +182,15 @@ TEST(ParallelLoads, TheEndIsTheEndOfTheStartToo) {
   EXPECT_EQ(loads.made("b"), 0);
 }
 
+TEST(ParallelLoads, NothingStartsBehindTheEnd) {
+  test::Disk disk({{"a/1/model.onnx", "a"}});
+  HeldLoads loads;
+  HeldRepo repo(disk, loads, with_threads(1, Control::kNone));
+  repo.repository->stop();
+  EXPECT_EQ(repo.repository->start().code, base::Code::kUnavailable);
+  EXPECT_EQ(loads.made("a"), 0);
+}
+
 TEST(ParallelLoads, WhatIsReplacedEndsBesideAllElse) {
   test::Disk disk({{"m/1/model.onnx", "a"}, {"n/1/model.onnx", "a"}});
   HeldLoads loads;
