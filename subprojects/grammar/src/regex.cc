@@ -2,10 +2,12 @@
 //
 //   choice = sequence { "|" sequence }     sequence = { atom [ "*" | "+" | "?" | "{m}" | "{m,}" | "{m,n}" ] [ "?" ] }
 //   atom   = "(" ["?:" | "?P<name>" | "?<name>"] choice ")" | "[" … "]" | "." | "\" … | character
-// ^ and $ may stand at the ends of the alternatives of the whole.
+// ^ and $ may stand at the ends of the alternatives of the whole. In a group they may stand where the text ends anyhow:
+// ^(?:^a|b$)$ is ^(?:a|b)$.
 #include "regex.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,9 @@ Ranges whole_class(char c) {
     default: return complement(kSpace);
   }
 }
+
+constexpr const char* kAnchors = "^ and $ are supported at the ends of the whole only";
+constexpr const char* kBackReferences = "back-references are not supported";
 
 uint64_t times(uint64_t a, uint64_t b) {
   return a == 0 || b == 0 ? 0 : a >= kUnbounded || b >= kUnbounded ? kUnbounded : std::min<uint64_t>(a * b, kUnbounded);
@@ -61,8 +66,13 @@ class RegexReader {
   // An alternative of the whole expression, with its anchors.
   Regex alternative() {
     const bool begins = in_.take('^');
+    at_start_ = begins || match_ == Match::kWhole, at_end_ = false;
     Regex inside = sequence();
     const bool ends = in_.take('$');
+    while (in_.take('$')) {
+    }
+    const bool more = !in_.end() && in_.peek() != '|' && in_.peek() != ')';
+    if ((ends && more) || (at_end_ && !ends && match_ == Match::kSearch)) return fail(kAnchors);
     if (match_ == Match::kWhole || (begins && ends)) return inside;
     const Node any = out_.repeat(quoted(out_, {{0, kLastCharacter}}, quoting_), 0, kUnbounded);
     inside.node = out_.sequence({begins ? Grammar::kEmpty : any, inside.node, ends ? Grammar::kEmpty : any});
@@ -84,9 +94,15 @@ class RegexReader {
 
   Regex choice() {
     if (++depth_ > kMostNested) return fail("more than " + std::to_string(kMostNested) + " groups inside each other");
+    const bool starts = at_start_;
+    bool ends = false;
     std::vector<Regex> all;
-    do all.push_back(sequence());
-    while (error_.empty() && in_.take('|'));
+    do {
+      at_start_ = starts, at_end_ = false;
+      all.push_back(sequence());
+      ends = ends || at_end_;
+    } while (error_.empty() && in_.take('|'));
+    at_end_ = ends;
     --depth_;
     return choice_of(std::move(all));
   }
@@ -97,7 +113,13 @@ class RegexReader {
     while (error_.empty() && !in_.end()) {
       const char c = in_.peek();
       if (c == '|' || c == ')' || (c == '$' && depth_ == 0)) break;
-      last = repeated(atom());
+      if (anchor()) continue;
+      if (at_end_) return fail(kAnchors);
+      const size_t before = anchors_;
+      last = atom();
+      if (anchors_ != before && quantifier_next()) return fail("a quantifier behind a group with ^ or $");
+      last = repeated(last);
+      at_start_ = false;
       nodes.push_back(last.node);
       sum.least = std::min<uint64_t>(sum.least + last.least, kUnbounded);
       sum.most = std::min<uint64_t>(sum.most + last.most, kUnbounded);
@@ -106,6 +128,20 @@ class RegexReader {
     if (nodes.size() == 1) return last;
     sum.node = out_.sequence(std::move(nodes));
     return sum;
+  }
+
+  // One that is true wherever it may stand.
+  bool anchor() {
+    const bool starts = at_start_ && in_.take('^');
+    const bool ends = !starts && depth_ > 0 && in_.take('$');
+    at_end_ = at_end_ || ends;
+    anchors_ += starts || ends;
+    return starts || ends;
+  }
+
+  bool quantifier_next() const {
+    const char c = in_.peek();
+    return c == '*' || c == '+' || c == '?' || c == '{';
   }
 
   Regex repeated(Regex part) {
@@ -122,8 +158,7 @@ class RegexReader {
       if (!in_.bounds(least, most) || least > most) return fail("expected {m}, {m,} or {m,n}");
     }
     in_.take('?');  // lazy: the same texts
-    if (in_.peek() == '*' || in_.peek() == '+' || in_.peek() == '?' || in_.peek() == '{')
-      return fail("a quantifier behind a quantifier");
+    if (quantifier_next()) return fail("a quantifier behind a quantifier");
     Regex out;
     out.node = out_.repeat(part.node, least, most);
     out.least = times(part.least, least), out.most = times(part.most, most);
@@ -146,7 +181,7 @@ class RegexReader {
       case '+':
       case '?': return fail("a quantifier behind nothing");
       case '^':
-      case '$': return fail("^ and $ are supported at the ends of the whole only");
+      case '$': return fail(kAnchors);
       case '\\': break;
       default: {
         const uint32_t character = in_.character();
@@ -160,13 +195,23 @@ class RegexReader {
   Regex group() {
     ++in_.at;
     if (in_.take('?') && !in_.take(':')) {
-      in_.take('P');
-      if (in_.peek() != '<' || in_.peek(1) == '=' || in_.peek(1) == '!')
-        return fail("groups of this kind (look-around, flags) are not supported");
-      while (!in_.end() && !in_.take('>')) ++in_.at;
+      const size_t behind = in_.peek() == '<' ? 1 : 0;
+      if (in_.peek(behind) == '=' || in_.peek(behind) == '!') return fail("look-around is not supported");
+      if (in_.take('P') && in_.peek() == '=') return fail(kBackReferences);
+      if (in_.peek() != '<') return fail("groups of this kind (flags, atomic ones) are not supported");
+      ++in_.at;
+      if (!take_name()) return fail("expected a group's name of letters, digits and _, and >");
     }
     const Regex inside = choice();
     return in_.take(')') || !error_.empty() ? inside : fail("expected )");
+  }
+
+  // Without brackets, so that whoever counts brackets counts groups.
+  bool take_name() {
+    const size_t from = in_.at;
+    const auto in_name = [](unsigned char c) { return c == '_' || c >= 0x80 || std::isalnum(c); };
+    while (in_name(in_.peek())) ++in_.at;
+    return in_.at > from && in_.take('>');
   }
 
   Ranges refuse_escape(const std::string& why) {
@@ -206,6 +251,7 @@ class RegexReader {
         return in_.hex(c == 'x' ? 2 : 4, code) ? Ranges{{code, code}} : refuse_escape("no such escape");
       default: break;
     }
+    if (c == 'k' || (c >= '1' && c <= '9')) return refuse_escape(kBackReferences);
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))
       return refuse_escape(std::string("\\") + c + " is not supported");
     --in_.at;
@@ -243,6 +289,9 @@ class RegexReader {
   const Match match_;
   const Quoting quoting_;
   size_t depth_ = 0;
+  bool at_start_ = false;  // the text begins here, whatever matches
+  bool at_end_ = false;    // it ends here, by an anchor of this group
+  size_t anchors_ = 0;     // of groups, so far
   std::string error_;
 };
 

@@ -84,6 +84,32 @@ TEST(Regex, WhatPythonAndEcmaScriptShare) {
   EXPECT_FALSE(fits(word, "A"));
 }
 
+TEST(Regex, AnchorsAreTakenWhereTheTextEndsAnyhow) {
+  for (auto text : {"^a$|^b$", "^(?:^a|b$)$", "(^(?P<x>a)$)|(?<y>b$)", "^^(a|b)$$", "^(?:(^a$|b$))$", "((^)a|b($))"}) {
+    ASSERT_EQ(refusal(read_regex(text)), "") << text;
+    auto it = over(read_regex(text));
+    for (auto fit : {"a", "b"}) EXPECT_TRUE(fits(it, fit)) << text;
+    for (auto other : {"", "ab", "ax", "xb", "^a$"}) EXPECT_FALSE(fits(it, other)) << text << ": " << other;
+  }
+  const std::string_view why = "^ and $ are supported at the ends of the whole only";
+  for (auto text : {"a(^b)", "(a$)b", "a$b", "(a|b$)c", "a^", "(a(b|^))", "(a$|b)(c$)"})
+    EXPECT_TRUE(refusal(read_regex(text)).ends_with(why)) << text << ": " << refusal(read_regex(text));
+  for (auto text : {"(^a)*", "(?:b$)?", "(^){2}"})
+    EXPECT_TRUE(refusal(read_regex(text)).ends_with("a quantifier behind a group with ^ or $")) << text;
+}
+
+TEST(Regex, WhatIsNotSupportedIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"x(?=a)", "at 3: look-around is not supported"},
+      {"(?<!a)b", "at 2: look-around is not supported"},
+      {"(a)\\1", "at 5: back-references are not supported"},
+      {"(?P<n>a)(?P=n)", "at 11: back-references are not supported"},
+      {"\\k<n>", "at 2: back-references are not supported"},
+      {"(?i)a", "at 2: groups of this kind (flags, atomic ones) are not supported"},
+      {"(?<(>a)", "at 3: expected a group's name of letters, digits and _, and >"}};
+  for (const auto& [text, why] : cases) EXPECT_EQ(refusal(read_regex(text)), why) << text;
+}
+
 TEST(Regex, WhatIsNotRegularIsRefused) {
   for (auto text : {"(?=a)b", "(?<!a)b", "(a)\\1", "\\bword", "(?i)a", "a(^b)", "\\p{L}", "a**", "*a", "(a", "a)", "[a",
                     "[b-a]", "a{3,1}", "a\\"})
