@@ -330,7 +330,13 @@ class Formats(unittest.TestCase):
         status, answer = ask('[0-9]{3}')
         self.assertEqual(200, status, answer)
         self.assertRegex(answer['choices'][0]['message']['tool_calls'][0]['custom']['input'], '^[0-9]{3}$')
-        for expression in ('(', '(?=a)b'):
+        dates = r'^(?P<month>January|May)\s(?P<day>\d{1,2})(?:st|nd|rd|th)?\s(?<year>\d{4})\s+at\s(?P<hour>0?[1-9]|1[0-2])(?P<half>AM|PM)$'
+        for expression in ('^abc$', '^a$|^b', dates):
+            status, answer = ask(expression)
+            self.assertEqual(200, status, answer)
+            whole = '^(?:' + expression.replace('?<y', '?P<y') + ')$'
+            self.assertRegex(answer['choices'][0]['message']['tool_calls'][0]['custom']['input'], whole)
+        for expression in ('(', '(?=a)b', 'a)|(b', r'(a)\1'):
             status, answer = ask(expression)
             self.assertEqual((400, 'tools'), (status, answer.get('error', {}).get('param')), answer)
             self.assertIn('pattern', answer['error']['message'])

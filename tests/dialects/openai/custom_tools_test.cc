@@ -105,6 +105,20 @@ TEST_F(CustomTools, AnExpressionIsHeldToOrRefused) {
   }
 }
 
+TEST_F(CustomTools, AnExpressionStaysInsideOfWhatIsPutAroundIt) {
+  const auto pattern = [](const char* definition) {
+    nlohmann::ordered_json function{{"name", "run"}};
+    responses::describe_custom({{"format", {{"type", "grammar"}, {"syntax", "regex"}, {"definition", definition}}}},
+                               function);
+    EXPECT_TRUE(function.value("strict", false)) << definition;
+    return function["parameters"]["properties"]["input"]["pattern"].get<std::string>();
+  };
+  for (const char* whole : {"a|b", "^a$", "(a)|(b)", "a\\)|\\(b", "[)]|[(]", "[\\])]", "(?<n>[^(])", ""})
+    EXPECT_EQ(pattern(whole), "^(?:" + std::string(whole) + ")$");
+  for (const char* broken : {"a)|(b", "(", ")", "[]a)|(b", "[^])|(b[^]", "[a", "a\\", "\\\\)|(a"})
+    EXPECT_EQ(pattern(broken), broken) << "it is refused as it is";
+}
+
 TEST_F(CustomTools, MistakesAreNamed) {
   const std::pair<Json, const char*> wrong[] = {
       {{{"type", "custom"}}, "tools[0].custom: expected an object with a name"},

@@ -162,6 +162,31 @@ std::optional<std::string> cut_input(std::string_view arguments) {
   return std::nullopt;
 }
 
+// Whether the expression opens each group that it closes, and closes each that it opens. subprojects/grammar ends
+// classes and names of groups where this does.
+bool groups_close(std::string_view expression) {
+  size_t open = 0;
+  bool in_class = false;
+  for (size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    if (c == '\\' && ++i == expression.size()) return false;
+    if (c == '\\') continue;
+    if (in_class || c == '[')
+      in_class = c != ']';
+    else if (c == '(')
+      ++open;
+    else if (c == ')' && open-- == 0)
+      return false;
+  }
+  return open == 0 && !in_class;
+}
+
+// The whole input matches, with anchors of its own or without: ^a|b$ is a or b. One whose groups do not close is left
+// as it is, and refused: it would close the group around it.
+std::string whole_pattern(const std::string& definition) {
+  return groups_close(definition) ? "^(?:" + definition + ")$" : definition;
+}
+
 }  // namespace
 
 std::string shown_name(std::string_view name_space, std::string_view name) {
@@ -179,7 +204,7 @@ void describe_custom(const OrderedJson& tool, OrderedJson& function) {
     said += (said.empty() ? "" : "\n\n") + ("`input` fits this grammar (" + syntax) + "):\n" + definition;
     function["description"] = std::move(said);
     if (syntax == "regex") {
-      input["pattern"] = "^(?:" + definition + ")$";
+      input["pattern"] = whole_pattern(definition);
       function["strict"] = true;
     }
   }
