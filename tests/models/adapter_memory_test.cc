@@ -48,5 +48,24 @@ TEST_F(LoadedAdapterModels, OneThatIsUnloadedTakesMemoryUntilItsRequestsHaveEnde
   EXPECT_EQ(caller.answer(call), "5");
 }
 
+// The adapter's bytes come free whatever becomes of its model: the load is late, and not refused.
+TEST_F(LoadedAdapterModels, AModelIsLoadedAnewBesideAnUnloadedOne) {
+  open_with_another();
+  ASSERT_EQ(load("sql", "sql", {{"base_model_name", "m"}}), "");
+  auto inside = served("sql");
+  inside->in_flight[0].calls = 1;
+  ASSERT_TRUE(repo->unload("sql").ok());
+  disk.write("m/model.yaml", "engine: tokens\nmemory: 95\n");
+  EXPECT_EQ(repo->load("m").text, "");
+  EXPECT_EQ(ask("m"), "0");
+  auto* other = caller.call(*served("other"));
+  EXPECT_FALSE(soon([&] { return caller.heard_of(other); }, 40)) << "the former m is there, too";
+  auto* call = caller.call(*served("m"));
+  EXPECT_FALSE(soon([&] { return caller.heard_of(call); }, 40)) << "it has left for the other";
+  inside->in_flight[0].calls = 0, inside.reset();
+  EXPECT_EQ(caller.answer(other), "7");
+  EXPECT_EQ(caller.answer(call), "0");
+}
+
 }  // namespace
 }  // namespace weir::models
