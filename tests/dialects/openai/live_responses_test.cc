@@ -159,6 +159,19 @@ TEST_F(LiveResponse, LeavesNothingThatWaitsForTheLogWhereItIsOver) {
   (void)on_journal([&](Storage&) { log.away = false; });
 }
 
+TEST_F(LiveResponse, KeepsItsRecordUntilTheJournalHasItAlone) {
+  (void)on_journal([&](Storage&) { log.away = true; });
+  const std::string id =
+      json(open(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})"))["id"];
+  settle();
+  std::weak_ptr<void> record = a->background.run(id)->record;
+  EXPECT_FALSE(record.expired());
+  (void)on_journal([&](Storage&) { log.away = false; });
+  EXPECT_TRUE(comes([&] { return get(*b, id)->response.status == 200; }));
+  EXPECT_TRUE(comes([&] { return record.expired(); })) << "it is written";
+  EXPECT_TRUE(a->background.goes_on(id));
+}
+
 TEST_F(LiveResponse, IsWrittenOnceAndEndedWhereNobodyKnewWhetherItWasWritten) {
   for (int lost : {1, 2}) {
     size_t before = 0;

@@ -138,8 +138,8 @@ void BackgroundResponses::set_stop(const std::string& id, std::function<void()> 
 }
 
 void BackgroundResponses::set_record(const std::string& id, std::shared_ptr<void> record) {
-  std::lock_guard lock(mutex_);
-  if (auto at = runs_.find(id); at != runs_.end()) at->second.record = std::move(record);
+  std::lock_guard lock(mutex_);  // ends first: the record that goes gives memory back, and wakes who waits for some
+  if (auto at = runs_.find(id); at != runs_.end()) at->second.record.swap(record);
 }
 
 std::string BackgroundResponses::queued(const std::string& id) const {

@@ -32,12 +32,12 @@ class BackgroundResponses {
     size_t head = 0;             // bytes of it before what its client sent
     std::function<void()> stop;  // any thread
     bool cancelled = false, forgotten = false;
-    std::shared_ptr<void> record{};  // that waits for the journal: needed no longer than this
+    std::shared_ptr<void> record{};  // until the journal has it
   };
   // False: there are too many.
   bool begin(const std::string& id, Run run);
   void set_stop(const std::string& id, std::function<void()> stop);
-  void set_record(const std::string& id, std::shared_ptr<void> record);
+  void set_record(const std::string& id, std::shared_ptr<void> record);  // null: there is none any more
   // The response as it was at first: JSON; empty: there is no such run.
   std::string queued(const std::string& id) const;
   // The same without what its client sent.

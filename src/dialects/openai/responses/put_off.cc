@@ -255,8 +255,8 @@ void begin_live(OpenAiState& state, Exchange& exchange, jobs::Job job, std::func
         if (!written.ok()) return written;
         return true;
       },
-      [then = std::move(then)](Exchange&, const Result<bool>&) { then(); }, jobs::ShardJobs::Nothing(),
-      {kRecordPatience, jobs::Patience::Late::kDone});
+      [then = std::move(then)](Exchange&, const Result<bool>&) { then(); },
+      [id, runs = &all](bool) { runs->set_record(id, nullptr); }, {kRecordPatience, jobs::Patience::Late::kDone});
 }
 
 // Told, not asked: where the log is away, it waits.
