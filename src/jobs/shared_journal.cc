@@ -197,6 +197,7 @@ void SharedJournal::try_waiting() {
 
 void SharedJournal::wait(Work work) {
   if (!work.then && untold_ >= kMostWaiting) {
+    shown_.left_out.fetch_add(1);
     if (left_out_++ == 0)
       base::log::warning("too much waits for the jobs' log: removals and ends are left out",
                          {{"waiting", kMostWaiting}});

@@ -55,6 +55,8 @@ class SharedJournal {
   // Ends the batch's jobs on all nodes. `storage`: as work is given it.
   static void end_everywhere(Storage& storage, const std::string& batch);
 
+  // Any thread: pieces of work of which nobody is told, and that were left out since too many waited.
+  uint64_t left_out() const { return shown_.left_out; }
   // Any thread. For people: empty, or what is wrong.
   std::string detail() const;
   void write_families(std::string& out) const;
@@ -98,7 +100,7 @@ class SharedJournal {
   std::string why_away_;
   struct Shown {
     std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
-    std::atomic<uint64_t> sequence{0}, skipped{0}, voided{0}, waiting{0};
+    std::atomic<uint64_t> sequence{0}, skipped{0}, voided{0}, waiting{0}, left_out{0};
     std::atomic<bool> duties{false};
   };
   Shown shown_;

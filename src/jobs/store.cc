@@ -109,12 +109,14 @@ bool Store::post(std::function<void(Storage&)> run, Admission admission, std::fu
 }
 
 void Store::write(std::function<base::Status(Storage&)> run, std::function<void(const base::Status&)> then) {
+  bool fits = false;
   {
     std::lock_guard lock(mutex_);
-    if (stopping_ || (!then && queue_.size() >= kMostUntold)) return;
-    queue_.push_back({std::move(run), std::move(then), Admission::kGranted});
+    if (stopping_) return;
+    fits = then || queue_.size() < kMostUntold;
+    if (fits) queue_.push_back({std::move(run), std::move(then), Admission::kGranted});
   }
-  wake_.notify_one();
+  fits ? wake_.notify_one() : shown_.note_left_out(kMostUntold);
 }
 
 void Store::want(base::ShardId shard, uint32_t jobs) {
@@ -156,8 +158,12 @@ void Store::run() {
       (void)base::attempt("the journal", [&] { work_on(std::exchange(again_, {})); });
     (void)base::attempt("the journal", [&] { more = look_after(); });
     (void)base::attempt("the journal", [&] { more = hand_out() || more; });
-    std::lock_guard lock(mutex_);
-    more = more || !queue_.empty();
+    {
+      std::lock_guard lock(mutex_);
+      more = more || !queue_.empty();
+    }
+    if (more || !again_.empty() || (shared_ && shared_->waits())) continue;
+    (void)base::attempt("the journal", [&] { shown_.note_all_written(); });
   }
   if (shared_ && shared_->waits()) work_on({});
   if (!again_.empty()) (void)base::attempt("the journal", [&] { work_on(std::exchange(again_, {})); });
@@ -185,7 +191,10 @@ void Store::work_on(std::deque<Work> works) {
     if (again && work.admission == Admission::kGranted) {
       shown_.note(status);
       again_at_ = base::steady_now() + kTick;
-      if (!work.then && again_.size() >= kMostWaiting) continue;
+      if (!work.then && again_.size() >= kMostWaiting) {
+        shown_.note_left_out(kMostWaiting);
+        continue;
+      }
       if (base::attempt("the journal", [&] { again_.push_back(std::move(work)); }).ok()) continue;
     }
     if (work.then) (void)base::attempt("the journal", [&] { work.then(status); });
@@ -214,6 +223,18 @@ void Store::Shown::note_late() {
   if (may_tell())
     base::log::error("the journal is late: clients are told to try again",
                      {{"reason", "its disk, or the NATS server, does not answer"}, {"setting", "jobs.path"}});
+}
+
+void Store::Shown::note_left_out(size_t waiting) {
+  left_out.fetch_add(1);
+  if (leaving_out_.exchange(true)) return;
+  base::log::warning("too much waits for the journal: removals and ends are left out",
+                     {{"waiting", waiting}, {"setting", "jobs.path"}});
+}
+
+void Store::Shown::note_all_written() {
+  if (leaving_out_.exchange(false))
+    base::log::info("what had waited for the journal is in it", {{"left_out_in_all", left_out.load()}});
 }
 
 bool Store::look_after() {
@@ -306,6 +327,8 @@ void Store::count_in(base::Metrics& metrics) {
     line("weir_jobs_claimed_total", shown_.claimed.load());
     family("weir_jobs_errors_total", "counter", "Steps of the journal that failed.");
     line("weir_jobs_errors_total", shown_.errors.load());
+    family("weir_jobs_left_out_total", "counter", "Writes that nobody waits for and for which too much waited.");
+    line("weir_jobs_left_out_total", shown_.left_out.load() + (shared_ ? shared_->left_out() : 0));
     family("weir_jobs_disk_bytes", "gauge", "Bytes of the journal's file that hold records.");
     line("weir_jobs_disk_bytes", shown_.bytes.load());
     family("weir_jobs_disk_limit_bytes", "gauge", "The most that it may hold (jobs.disk).");

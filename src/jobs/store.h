@@ -86,7 +86,8 @@ class Store {
   bool post(std::function<void(Storage&)> run, Admission admission = Admission::kAsked,
             std::function<void(const base::Status&)> then = {}, std::function<void(const base::Status&)> waits = {});
   // A write that is granted, and tried again until it succeeds or the store is stopped. Where `then` is null, it is
-  // left out if kMostUntold pieces of work wait already, or kMostWaiting that have been tried. Any thread.
+  // left out, and counted, if kMostUntold pieces of work wait already, or kMostWaiting that have been tried. Any
+  // thread.
   void write(
       std::function<base::Status(Storage&)> run, std::function<void(const base::Status&)> then = [](const auto&) {});
   // The shard can run so many more jobs. Any thread.
@@ -100,7 +101,7 @@ class Store {
   // For the metrics and the log.
   class Shown {
    public:
-    std::atomic<uint64_t> bytes{0}, claimed{0}, finished{0}, failed{0}, errors{0};
+    std::atomic<uint64_t> bytes{0}, claimed{0}, finished{0}, failed{0}, errors{0}, left_out{0};
 
     // A job came to its end. Any thread.
     void note_finished(int status) { (status >= 400 || status == 0 ? failed : finished).fetch_add(1); }
@@ -111,11 +112,16 @@ class Store {
     void note_asked(const base::Status& error);
     // A client was told that the journal is late. The log gets one in ten seconds. Any thread.
     void note_late();
+    // A write was left out, since so many pieces of work wait. The log gets the first of them, and when nothing waits
+    // any more. Any thread.
+    void note_left_out(size_t waiting);
+    void note_all_written();
 
    private:
     bool may_tell();
 
     std::atomic<base::Time> told_{base::Time::min()};
+    std::atomic<bool> leaving_out_{false};
   };
   Shown& shown() { return shown_; }
 

@@ -66,6 +66,26 @@ TEST_F(OpenStore, TooMuchWorkIsRefusedButWhatWasGranted) {
   EXPECT_TRUE(store.post([](Storage&) {}, Store::Admission::kGranted));
 }
 
+TEST_F(OpenStore, WritesThatNobodyAsksAboutAreBoundedAndThoseLeftOutAreCounted) {
+  base::Metrics metrics;
+  store.count_in(metrics);
+  const auto has = [&](const std::string& line) {
+    return metrics.text().find("\n" + line + "\n") != std::string::npos;
+  };
+  std::atomic<size_t> written{0};
+  const auto write = [&](std::function<void(const base::Status&)> then = nullptr) {
+    store.write([&](Storage&) { return ++written, base::Status(); }, std::move(then));
+  };
+  for (size_t i = 0; i < Store::kMostUntold; ++i) write();
+  EXPECT_TRUE(has("weir_jobs_left_out_total 0"));
+  for (int i = 0; i < 3; ++i) write();
+  EXPECT_TRUE(has("weir_jobs_left_out_total 3"));
+  write([](const auto&) {});
+  store.start();
+  store.stop();
+  EXPECT_EQ(Store::kMostUntold + 1, written);
+}
+
 TEST_F(OpenStore, AWriteThatFailsIsTriedAgainUntilItSucceeds) {
   store.start();
   int tries = 0;
