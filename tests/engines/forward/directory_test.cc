@@ -44,6 +44,17 @@ TEST(ForwardDirectory, ATargetFollowsItsNodesAndThoseThatComeBackHaveTheirPlaces
   EXPECT_EQ(nullptr, target->choose(base::Time(), 1, 0, nullptr));
 }
 
+// Nodes know the cluster's key as a bearer token alone.
+TEST(ForwardDirectory, TheClustersKeyGoesInItsOwnField) {
+  Directory directory;
+  directory.set_key("key");
+  auto target = target_of("m", 1);
+  target->key = "of an origin", target->key_field = "api-key";
+  (void)directory.add(target);
+  EXPECT_EQ("Bearer key", target->key);
+  EXPECT_EQ("authorization", target->key_field);
+}
+
 TEST(ForwardDirectory, ANewNodeHasThePlaceOfOneThatHasGoneAndHasNoCallsLeft) {
   Directory directory;
   auto target = target_of("m", 2);
