@@ -122,7 +122,7 @@ TEST(LocalFirst, SessionsAndCallsOfOtherServersStayHere) {
 }
 
 TEST(LocalFirst, ACallThatNoOriginTakesRunsHereOnce) {
-  for (Code code : {Code::kUnavailable, Code::kResourceExhausted}) {
+  for (Code code : {Code::kUnavailable, Code::kResourceExhausted, Code::kUnimplemented}) {
     Model model(0);
     model.work = 0;
     msg::Call& call = model.put();

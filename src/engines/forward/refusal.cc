@@ -89,10 +89,9 @@ Status no_origin(const Target& target, const std::string& model) {
                              std::to_string(target.options.max_outstanding) + "); try again later");
 }
 
-Status goes_in_circles(const Target& target, const std::string& model) {
-  return failure(target.options.beside_local ? Code::kResourceExhausted : Code::kUnimplemented,
-                 "the request has been forwarded " + std::to_string(wire::kMostHops) +
-                     " times: the origins of model '" + model + "' lead back to it");
+Status goes_in_circles(const std::string& model) {
+  return failure(Code::kUnimplemented, "the request has been forwarded " + std::to_string(wire::kMostHops) +
+                                           " times: the origins of model '" + model + "' lead back to it");
 }
 
 bool is_refusal(int status) { return status == 429 || (status >= 502 && status <= 504); }

@@ -28,7 +28,8 @@ bool is_refusal(int status);
 // No origin of the model is there, or all have as many calls as they may.
 base::Status no_origin(const Target& target, const std::string& model);
 // It has come through wire::kMostHops servers like this one: origins that forward to each other would hand it on for
-// ever. It runs here where the model does; else no other origin is asked for it, nor is it taken apart.
-base::Status goes_in_circles(const Target& target, const std::string& model);
+// ever. UNIMPLEMENTED: no other origin is asked for it, nor is it taken apart. The next of those servers that has the
+// model itself runs it, be it this one or one that it has come through (sched::runs_here_then()).
+base::Status goes_in_circles(const std::string& model);
 
 }  // namespace weir::forward

@@ -89,8 +89,7 @@ void ShardModel::put_alone(msg::Call* call, Came came) {
   call->times.batch_rows = call->rows;
   if (one.makes_tokens()) stats_.tokens->running.add(1);
   Status status = call->cancelled.load(std::memory_order_acquire) ? client_left() : target_->kind->fits(*call, spec_);
-  if (status.ok() && call->trace && call->trace->hops >= wire::kMostHops)
-    status = goes_in_circles(*target_, spec_.name);
+  if (status.ok() && call->trace && call->trace->hops >= wire::kMostHops) status = goes_in_circles(spec_.name);
   // An ended session leaves nothing behind here.
   if (status.ok() && one.makes_tokens() && call->generation->aim == msg::Aim::kRelease)
     return finish(one, {}, {msg::Done{}});

@@ -302,6 +302,19 @@ TEST_F(ForwardedSequence, ARequestThatGoesInCirclesIsSentToNobody) {
   answer();
 }
 
+// Also where another server finds that it goes in circles, or does not do what is asked for.
+TEST_F(ForwardedSequence, WhatAnOriginDoesNotDoIsDoneWhereTheModelRuns) {
+  target->options.beside_local = true;
+  msg::Call& call = calls.emplace_back();
+  call.home = &events;
+  model->put(&call, ShardModel::Came::kHere);
+  answer(base::failure(Code::kUnimplemented, "the origins lead back to it"));
+  ASSERT_EQ(1u, failed());
+  EXPECT_TRUE(sched::runs_here_then(std::get<msg::Failed>(events.all[0].what).status.code));
+  EXPECT_EQ(1, kind->made);
+  EXPECT_EQ(0u, stats.fail.count.load()) << "it is not over";
+}
+
 // Sequences that came before it would be torn from their states.
 TEST_F(ForwardedSequence, StaysWhereItIsWhenAnotherOriginComes) {
   constexpr uint64_t kSequences = 32;
