@@ -9,8 +9,8 @@
 
 namespace weir::wire {
 
-// `weir-tenant`: the number of its tenant there; from every weir. `weir-hops`: how many there were before that one; 0
-// where it is not there.
+// `weir-tenant`: the number of its tenant there; from every weir, but for requests that are nobody's. `weir-hops`: how
+// many there were before that one; 0 where it is not there.
 inline constexpr std::string_view kTenantThere = "weir-tenant", kHops = "weir-hops";
 inline constexpr uint32_t kMostHops = 8;  // that a request may have come through
 

@@ -179,6 +179,7 @@ base::Result<std::unique_ptr<TextTensorInbox::TextCall>> TextTensorInbox::open(m
   text_call->limiter = call.limiter;  // its home is here, so the bus sees none of its tokens
   text_call->tenant = call.tenant, text_call->cache_scope = call.cache_scope, text_call->priority = call.priority,
   text_call->deadline = call.deadline, text_call->queue_timeout = call.queue_timeout;
+  text_call->trace = call.trace;
   text_call->home = this;
   text_call->times = call.times;
   return text_call;

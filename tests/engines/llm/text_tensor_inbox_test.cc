@@ -138,6 +138,16 @@ TEST_F(TextTensorInboxTest, DefaultsAreTheModels) {
   EXPECT_EQ(heard(), (std::vector<std::string>{"|length"}));
 }
 
+// An origin that makes the text hears of both.
+TEST_F(TextTensorInboxTest, TheTenantAndTheTraceGoOnWithTheText) {
+  call.tenant = 7;
+  call.trace = std::make_shared<msg::TraceFields>(msg::TraceFields{"", "", 3});
+  msg::Call& tokens = ask("ab");
+  EXPECT_EQ(tokens.tenant, 7u);
+  EXPECT_EQ(tokens.trace, call.trace);
+  tell(tokens, "!", true);
+}
+
 TEST_F(TextTensorInboxTest, StreamsComePieceByPiece) {
   stream();
   auto& inner = ask("a");
