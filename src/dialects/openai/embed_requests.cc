@@ -102,11 +102,11 @@ ApiError read_types(const OrderedJson& types, Request& out) {
 }
 
 // A text that is too long, for the model or for max_tokens, loses its end, unless NONE says that none is cut.
-ApiError read_cut(const OrderedJson& body, Request& out) {
+ApiError read_cut(const OrderedJson& body, bool& cuts) {
   const OrderedJson* cut = member(body, "truncate");
   const std::string how = cut ? cut->get<std::string>() : "END";
   if (how != "END" && how != "NONE") return refuse("truncate", "truncate: takes END or NONE");
-  out.cut_to_context = how == "END";
+  cuts = how == "END";
   const OrderedJson* most = member(body, "max_tokens");
   if (most && (!most->is_number_unsigned() || *most == 0u))
     return refuse("max_tokens", "max_tokens: expected a whole number, 1 or more");
@@ -123,7 +123,8 @@ ApiError read_cohere(std::string_view body, EmbeddingForm form, Request& out) {
       if (ApiError bad = read_types(*types, out); !bad.ok()) return bad;
       if (form == EmbeddingForm::kCohereFloats) out.embedding_form = EmbeddingForm::kCohereTyped;
     }
-    if (ApiError bad = read_cut(object, out); !bad.ok()) return bad;
+    bool cuts = true;
+    if (ApiError bad = read_cut(object, cuts); !bad.ok()) return bad;
     ignore_others(object,
                   {"model", "texts", "images", "inputs", "input_type", "embedding_types", "truncate", "max_tokens",
                    "output_dimension", "priority"},
@@ -132,7 +133,9 @@ ApiError read_cohere(std::string_view body, EmbeddingForm form, Request& out) {
     carry(object, "priority", translated, "priority");
     carry(object, "output_dimension", translated, "dimensions");
     carry(object, "max_tokens", translated, "truncate_prompt_tokens");
-    return read_translated(translated, Kind::kEmbedding, out);
+    ApiError bad = read_translated(translated, Kind::kEmbedding, out);
+    out.cut_to_context = cuts;  // beside max_tokens, too
+    return bad;
   });
 }
 
