@@ -67,7 +67,7 @@ std::vector<net::Url> Directory::urls(const std::string& model) const {
 
 base::Status Directory::add(const std::shared_ptr<Target>& target) {
   std::lock_guard lock(mutex_);
-  if (!key_.empty()) target->key = "Bearer " + key_, target->key_field = "authorization";
+  if (!key_.empty()) target->set_key("authorization", key_);
   if (tls_) target->tls = tls_;
   targets_.push_back(target);
   auto found = members_.find(target->options.model);

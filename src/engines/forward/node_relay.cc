@@ -41,7 +41,7 @@ void NodeTargets::set(const std::vector<std::string>& urls) {
       base::log::warning("a node's address cannot be used", {{"reason", target.error().text}});
       continue;
     }
-    if (!key_.empty()) (*target)->key = "Bearer " + key_;
+    if (!key_.empty()) (*target)->set_key("authorization", key_);
     if (tls_) (*target)->tls = tls_;
     next[text] = std::move(*target);
   }

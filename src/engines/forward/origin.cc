@@ -122,6 +122,11 @@ void Origin::report(const LoadReport& report, base::Time now) {
   reported_.store(now, std::memory_order_relaxed);
 }
 
+void Target::set_key(const std::string& field, const std::string& secret) {
+  key_field = field;
+  key = (field == "authorization" ? "Bearer " : "") + secret;
+}
+
 base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::string& folder) {
   auto out = std::make_shared<Target>();
   auto kind = make_kind(options, folder);
@@ -130,8 +135,7 @@ base::Result<std::shared_ptr<Target>> Target::make(Options options, const std::s
   if (!options.key_file.empty()) {
     auto key = read_key(options.key_file);
     if (!key) return std::move(key).error();
-    out->key_field = options.key_header;
-    out->key = (out->key_field == "authorization" ? "Bearer " : "") + *key;
+    out->set_key(options.key_header, *key);
   }
   if (options.any_tls()) {
     auto tls = net::TlsContext::for_client(options.ca_file, out->kind->http() == net::ClientConn::Http::k2

@@ -92,6 +92,9 @@ struct Origin {
 };
 
 struct Target {
+  // Each request has the key in that field from now on; in `authorization` it is a bearer's.
+  void set_key(const std::string& field, const std::string& secret);
+
   Options options;
   std::shared_ptr<const net::LiveTls> tls;       // null: no origin has TLS
   std::string key_field = "authorization", key;  // of each request; "" = none
