@@ -4,7 +4,6 @@
 // Reference: huggingface.github.io/text-embeddings-inference, docs.cohere.com/reference/embed.
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/reading.h"
@@ -28,28 +27,26 @@ constexpr std::array<NamedType, 4> kTypes{{{"float", EmbeddingType::kFloat},
                                            {"binary", EmbeddingType::kBinary},
                                            {"ubinary", EmbeddingType::kUbinary}}};
 
-void ignore_others(const OrderedJson& body, std::initializer_list<std::string_view> known, Request& out) {
-  for (const auto& [name, value] : body.items())
-    if (!value.is_null() && std::find(known.begin(), known.end(), name) == known.end()) ignore_member(name, out);
-}
+constexpr std::string_view kListsMembers[] = {"model",    "inputs",      "dimensions",          "normalize",
+                                              "truncate", "prompt_name", "truncation_direction"};
+constexpr std::string_view kCohereMembers[] = {
+    "model",           "texts",    "images",     "inputs",           "input_type",
+    "embedding_types", "truncate", "max_tokens", "output_dimension", "priority"};
 
 ApiError read_lists(std::string_view body, Request& out) {
   return translate(body, [&](const OrderedJson& object) {
     if (member(object, "prompt_name")) return refuse("prompt_name", "prompt_name: not offered");
     if (const OrderedJson* end = member(object, "truncation_direction"); end && *end != "Right" && *end != "right")
       return refuse("truncation_direction", "truncation_direction: takes Right");
-    ignore_others(
-        object, {"model", "inputs", "dimensions", "normalize", "truncate", "prompt_name", "truncation_direction"}, out);
+    ignore_unknown(object, {{}, kListsMembers, {}}, out);
     OrderedJson translated = OrderedJson::object();
     carry(object, "model", translated, "model");
     carry(object, "inputs", translated, "input");
     carry(object, "dimensions", translated, "dimensions");
     out.names = kInputsNames;
     out.embedding_form = EmbeddingForm::kLists;
-    if (const OrderedJson* normalize = member(object, "normalize"))
-      out.unit_length = normalize->get<bool>();
-    else
-      out.unit_length = true;
+    const OrderedJson* normalize = member(object, "normalize");
+    out.unit_length = !normalize || normalize->get<bool>();
     if (const OrderedJson* cut = member(object, "truncate")) out.cut_to_context = cut->get<bool>();
     return read_translated(translated, Kind::kEmbedding, out);
   });
@@ -125,10 +122,7 @@ ApiError read_cohere(std::string_view body, EmbeddingForm form, Request& out) {
     }
     bool cuts = true;
     if (ApiError bad = read_cut(object, cuts); !bad.ok()) return bad;
-    ignore_others(object,
-                  {"model", "texts", "images", "inputs", "input_type", "embedding_types", "truncate", "max_tokens",
-                   "output_dimension", "priority"},
-                  out);
+    ignore_unknown(object, {{}, kCohereMembers, {}}, out);
     carry(object, "model", translated, "model");
     carry(object, "priority", translated, "priority");
     carry(object, "output_dimension", translated, "dimensions");

@@ -80,4 +80,9 @@ void ignore_member(std::string_view name, Request& out) {
   (out.ignored += out.ignored.empty() ? "" : ", ") += name;
 }
 
+void ignore_unknown(const OrderedJson& body, const MemberLists& known, Request& out) {
+  for (const auto& [name, value] : body.items())
+    if (!value.is_null() && !known.know(name)) ignore_member(name, out);
+}
+
 }  // namespace weir::openai

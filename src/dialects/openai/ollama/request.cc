@@ -192,9 +192,7 @@ std::string model_name(const OrderedJson& body) {
 }
 
 void ignore_others(const OrderedJson& body, std::initializer_list<std::string_view> known, Request& out) {
-  const MemberLists members{{}, {known.begin(), known.size()}, kNotes};
-  for (const auto& [name, value] : body.items())
-    if (!value.is_null() && !members.know(name)) ignore_member(name, out);
+  ignore_unknown(body, {{}, {known.begin(), known.size()}, kNotes}, out);
 }
 
 // top_logprobs says nothing without logprobs.
