@@ -97,41 +97,10 @@ class Nats:
             raise AssertionError(heard)
 
 
-class SilentNats:
-    """Takes connections and says that it lives, and answers nothing else."""
-
-    INFO = {'server_id': 'x', 'version': '2.10.0', 'proto': 1, 'max_payload': 1 << 20, 'headers': True, 'jetstream': True}
+class Port:
+    """A TCP server on a port of its own: take() is called for each client, on one thread."""
 
     def __init__(self):
-        self.listening = socket.create_server(('127.0.0.1', 0))
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    @property
-    def url(self):
-        return f'nats://127.0.0.1:{self.listening.getsockname()[1]}'
-
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
-
-    def serve(self, client):
-        client.sendall(b'INFO ' + json.dumps(self.INFO).encode() + b' \r\n')
-        try:
-            while heard := client.recv(65536):
-                client.sendall(b'PONG\r\n' * heard.count(b'PING\r\n'))
-        except OSError:
-            pass
-
-
-class Wire:
-    """A TCP proxy in front of a port, which can be cut: what is there ends, and nothing new comes through."""
-
-    def __init__(self, port):
-        self.to, self.is_cut, self.pairs, self.lock = port, False, [], threading.Lock()
         self.listening = socket.create_server(('127.0.0.1', 0))
         self.port = self.listening.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -146,18 +115,44 @@ class Wire:
                 client, _ = self.listening.accept()
             except OSError:
                 return
-            with self.lock:
-                if self.is_cut:
-                    client.close()
-                    continue
-                try:
-                    server = socket.create_connection(('127.0.0.1', self.to), 5)
-                except OSError:
-                    client.close()
-                    continue
-                self.pairs.append((client, server))
-            for a, b in ((client, server), (server, client)):
-                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+            self.take(client)
+
+
+class SilentNats(Port):
+    """Takes connections and says that it lives, and answers nothing else."""
+
+    INFO = {'server_id': 'x', 'version': '2.10.0', 'proto': 1, 'max_payload': 1 << 20, 'headers': True, 'jetstream': True}
+
+    def take(self, client):
+        threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        client.sendall(b'INFO ' + json.dumps(self.INFO).encode() + b' \r\n')
+        try:
+            while heard := client.recv(65536):
+                client.sendall(b'PONG\r\n' * heard.count(b'PING\r\n'))
+        except OSError:
+            pass
+
+
+class Wire(Port):
+    """A TCP proxy in front of a port, which can be cut: what is there ends, and nothing new comes through."""
+
+    def __init__(self, port):
+        self.to, self.is_cut, self.pairs, self.lock = port, False, [], threading.Lock()
+        super().__init__()
+
+    def take(self, client):
+        with self.lock:
+            if self.is_cut:
+                return client.close()
+            try:
+                server = socket.create_connection(('127.0.0.1', self.to), 5)
+            except OSError:
+                return client.close()
+            self.pairs.append((client, server))
+        for a, b in ((client, server), (server, client)):
+            threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
 
     @staticmethod
     def pump(a, b):
