@@ -97,6 +97,10 @@ class LiveResponse : public OpenaiBench {
     for (int i = 0; i < 500 && !is_so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return is_so();
   }
+  // A response in the background at the first node: its id.
+  std::string begin_one() {
+    return json(open(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})"))["id"];
+  }
   void settle() {
     turn();
     env.advance(std::chrono::milliseconds(1));
@@ -137,8 +141,7 @@ TEST_F(LiveResponse, IsTheClientsOnceTheJournalHasIt) {
 
 TEST_F(LiveResponse, IsTheClientsWhereTheLogIsAway) {
   (void)on_journal([&](Storage&) { log.away = true; });
-  const std::string id =
-      json(open(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})"))["id"];
+  const std::string id = begin_one();
   settle();
   EXPECT_EQ(json(get(*a, id))["status"], "in_progress");
   (void)on_journal([&](Storage&) { log.away = false; });
@@ -147,8 +150,7 @@ TEST_F(LiveResponse, IsTheClientsWhereTheLogIsAway) {
 
 TEST_F(LiveResponse, LeavesNothingThatWaitsForTheLogWhereItIsOver) {
   (void)on_journal([&](Storage&) { log.away = true; });
-  const std::string id =
-      json(open(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})"))["id"];
+  const std::string id = begin_one();
   settle();
   std::weak_ptr<void> record = a->background.run(id)->record;
   EXPECT_FALSE(record.expired());
@@ -161,8 +163,7 @@ TEST_F(LiveResponse, LeavesNothingThatWaitsForTheLogWhereItIsOver) {
 
 TEST_F(LiveResponse, KeepsItsRecordUntilTheJournalHasItAlone) {
   (void)on_journal([&](Storage&) { log.away = true; });
-  const std::string id =
-      json(open(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})"))["id"];
+  const std::string id = begin_one();
   settle();
   std::weak_ptr<void> record = a->background.run(id)->record;
   EXPECT_FALSE(record.expired());
