@@ -92,8 +92,8 @@ void H2Bodies::content(H2Exchange& x, std::span<const std::byte> piece) {
   x.record().bytes_in += piece.size();
   x.usage.note(x);
   if (missing(x) < 0) streams_.reset(x, NGHTTP2_PROTOCOL_ERROR);  // RFC 9113 §8.1.1
-  if (x.out.finished || missing(x) < 0)  // unread, and its own window is not opened again: check_unread()
-    return connection_.consume(piece.size());
+  if (missing(x) < 0) return connection_.consume(piece.size());
+  if (x.out.finished) return behind_answer(x, piece.size());
   x.in.unconsumed += piece.size();
   x.in.floor.add(piece.size()), connection_.pace.add(piece.size());
   x.in.moved = connection_.now;
@@ -106,6 +106,13 @@ void H2Bodies::content(H2Exchange& x, std::span<const std::byte> piece) {
   } else {
     collected(x, x.request_body.put(piece));
   }
+}
+
+// See H2Sender::check_unread().
+void H2Bodies::behind_answer(H2Exchange& x, size_t n) {
+  x.out.behind += n;
+  x.in.moved = connection_.now;
+  connection_.discard_rest(x, n);
 }
 
 void H2Bodies::end_of_data(H2Exchange& x) {

@@ -36,6 +36,7 @@ class H2Bodies {
 
  private:
   void content(H2Exchange& x, std::span<const std::byte> piece);
+  void behind_answer(H2Exchange& x, size_t n);
   void end_of_data(H2Exchange& x);
   bool collect(H2Exchange& x, uint64_t limit);
   void send_continue(H2Exchange& x);

@@ -2,6 +2,7 @@
 // the connection is on its way to its end.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -16,6 +17,7 @@
 #include "wire/h2_known_blocks.h"
 #include "wire/h2_receive_window.h"
 #include "wire/h2_stream_ids.h"
+#include "wire/unread_body.h"
 
 namespace weir::wire {
 
@@ -75,6 +77,17 @@ struct H2Connection : Connection {
   }
   // Bytes of DATA are dealt with that no stream waits for.
   void consume(size_t n) { widen(0, receive.give(n)); }
+
+  // `n` bytes of a request whose answer is out: nobody waits for them, but their client may for its stream's window.
+  void discard_rest(H2Exchange& x, size_t n) {
+    consume(n);
+    if (!x.flow.whole && takes_rest(x)) widen(x.stream(), x.flow.receive.give(n));
+  }
+  // Whether more of it may come. If it is too long to come to its end, no more than its window is taken.
+  bool takes_rest(const H2Exchange& x) const {
+    if (goaway_sent || overloaded(base::Overload::kShrink)) return false;
+    return x.out.behind + uint64_t(std::max<int64_t>(missing(x), 0)) <= UnreadBody::most(limits);
+  }
 
   // Asks for a flush. Inside feed() and the like that is not needed.
   void flush_later() {

@@ -125,6 +125,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
     size_t queued = 0;     // bytes in the queue
     size_t backlog = 0;    // the same and those that the socket has not taken
     base::Time finished_at = base::kNever;  // since when, if the request has not ended
+    uint64_t behind = 0;                    // bytes of the request that came behind it
     std::optional<Reset> reset;
     RateFloor floor;
   };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "wire/h2_frame_cutter.h"
+#include "wire/unread_body.h"
 
 namespace weir::wire {
 namespace {
@@ -14,7 +15,6 @@ constexpr size_t kCopyBelow = 4096;           // smaller pieces are cheaper to c
 constexpr size_t kFrame = 16 << 10, kLargeFrame = 256 << 10;
 constexpr size_t kMostEnded = 64;  // streams that have ended, and still wait for a turn
 constexpr uint8_t kEndStream = NGHTTP2_FLAG_END_STREAM, kEndHeaders = NGHTTP2_FLAG_END_HEADERS;
-constexpr base::Duration kUnread = std::chrono::seconds(1);
 // With more output that is not written or not delivered, the socket, not a window, holds streams up.
 constexpr size_t kSocketIsSlow = 64 << 10;
 
@@ -30,6 +30,12 @@ uint32_t code_of(Reset why) {
 
 // Some of its answer waits for the client's window, or for the socket.
 bool waits(const H2Exchange& x) { return x.out.submitted && !x.out.finished && x.out.queued > 0; }
+
+// The answer is out, and the rest of the request may still come.
+bool awaits_rest(const H2Exchange& x, const H2Connection& c) {
+  if (c.now - x.out.finished_at < UnreadBody::kMoment) return true;
+  return c.takes_rest(x) && UnreadBody::in_time(c.now, x.out.finished_at, x.in.moved);
+}
 
 // Bytes of DATA that go into one frame now.
 size_t next_frame(const H2Exchange& x, const H2Connection& c) {
@@ -159,8 +165,9 @@ void H2Sender::send_end(H2Exchange& x) {
 
 void H2Sender::end_sent(H2Exchange& x) {
   x.out.finished = true;
-  x.out.finished_at = connection_.now;
+  x.out.finished_at = x.in.moved = connection_.now;
   mark(x, 0, true);
+  connection_.discard_rest(x, std::exchange(x.in.unconsumed, 0));
   check_unread(x);
   if (x.open_stream && x.flow.whole) streams_.end_stream(x);
 }
@@ -313,11 +320,11 @@ void H2Sender::drop_output() {
 }
 
 // The answer is out, but the request has not ended. RFC 9113 §8.1 lets us say that the rest is not wanted, but some
-// clients (curl 7.88) then forget the answer too if they have not sent all of a body yet. So a small one may come: what
-// fits the stream's window, for a moment. A call of gRPC is over for its client only when the reset has come.
+// clients then forget the answer too if they have not sent all of a body yet (curl 7.88), or look at it only then. So
+// it may come, within UnreadBody's bounds. A call of gRPC is over for its client only when the reset has come.
 void H2Sender::check_unread(H2Exchange& x) {
-  bool unread = x.open_stream && x.out.finished && !x.in.ended && !x.asked_reset;
-  if (!unread || (!x.in.grpc && connection_.now - x.out.finished_at < kUnread)) return;
+  const bool unread = x.open_stream && x.out.finished && !x.in.ended && !x.asked_reset;
+  if (!unread || (!x.in.grpc && awaits_rest(x, connection_))) return;
   x.asked_reset = true;
   streams_.reset(x, NGHTTP2_NO_ERROR);
 }

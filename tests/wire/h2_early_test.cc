@@ -16,6 +16,10 @@ void answer_404_at_once(Server& s) {
   };
 }
 
+struct TakesNothing final : wire::ExchangeListener {
+  void on_close(Exchange&, bool) override {}
+};
+
 TEST(H2, AnAnswerBeforeTheRequestIsCompleteEndsWithResetNoErrorAfterAMoment) {
   Server s;
   answer_404_at_once(s);
@@ -29,6 +33,9 @@ TEST(H2, AnAnswerBeforeTheRequestIsCompleteEndsWithResetNoErrorAfterAMoment) {
   EXPECT_EQ(s.intake.wholes, 0u);
   EXPECT_EQ(s.intake.closes, 1u);
   EXPECT_TRUE(s.codec->idle());
+  s.advance(4s);
+  c.talk(s);
+  EXPECT_FALSE(c[id].reset);
   s.advance(1s);
   c.talk(s);
   EXPECT_EQ(c[id].reset, NGHTTP2_NO_ERROR);
@@ -82,11 +89,67 @@ TEST(H2, TheRestOfASmallBodyMayComeBehindItsAnswer) {
   }
 }
 
-TEST(H2, OfALargeBodyBehindItsAnswerNoMoreThanAWindowComes) {
+// Java's HttpClient and httpx look at no answer before all of their body is sent.
+TEST(H2, ALargeBodyMayComeBehindItsAnswerAndIsNotKept) {
   Server s;
   answer_404_at_once(s);
   Client c;
   int32_t id = c.request(kPost, text_of(8 << 20), true);
+  c.talk(s);
+  EXPECT_EQ(c[id].body, "no");
+  EXPECT_GT(nghttp2_session_get_stream_remote_window_size(c.session, id), 0);
+  s.advance(4s);
+  c.more(id, text_of(8 << 20), true);
+  c.talk(s);
+  EXPECT_FALSE(c[id].reset);
+  EXPECT_EQ(s.intake.closes, 1u);
+  EXPECT_GT(nghttp2_session_get_remote_window_size(c.session), 8 << 20);
+  EXPECT_EQ(c.request(kPost, "x"), 3);
+  c.talk(s);
+  EXPECT_EQ(c[3].body, "no");
+}
+
+// The window that a service had not opened when it answered is opened then.
+TEST(H2, ABodyThatFilledItsWindowBeforeTheAnswerGoesOnBehindIt) {
+  Server s;
+  wire::Exchange* asked = nullptr;
+  s.intake.on_begin = [&](Exchange& x) {
+    asked = &x;
+    x.attach(std::make_unique<TakesNothing>());
+    return wire::Plan{wire::BodyPlan::kStream, 0};
+  };
+  Client c;
+  int32_t id = c.request(kPost, text_of(3 << 20), true);
+  c.talk(s);
+  EXPECT_EQ(nghttp2_session_get_stream_remote_window_size(c.session, id), 0);
+  asked->respond(404, "text/plain", Bytes::copy_of("no"));
+  c.talk(s);
+  EXPECT_EQ(c[id].body, "no");
+  c.more(id, "", true);
+  c.talk(s);
+  EXPECT_FALSE(c[id].reset);
+  EXPECT_GT(nghttp2_session_get_remote_window_size(c.session), 8 << 20);
+}
+
+TEST(H2, ABodyBehindItsAnswerIsResetPastItsBoundOfBytes) {
+  Server s;
+  s.limits.body = 1 << 20;
+  answer_404_at_once(s);
+  Client c;
+  int32_t id = c.request(kPost, text_of(16 << 20), true);
+  c.talk(s);
+  s.advance(1s);
+  c.talk(s);
+  EXPECT_EQ(c[id].reset, NGHTTP2_NO_ERROR);
+  EXPECT_EQ(s.intake.closes, 1u);
+  EXPECT_GT(nghttp2_session_get_remote_window_size(c.session), 8 << 20);
+}
+
+TEST(H2, OfABodyThatIsAnnouncedAsTooLargeNoMoreThanAWindowComesBehindItsAnswer) {
+  Server s;
+  answer_404_at_once(s);
+  Client c;
+  int32_t id = c.request(with(kPost, {{"content-length", "1000000000"}}), text_of(8 << 20), true);
   c.talk(s);
   EXPECT_EQ(c[id].body, "no");
   EXPECT_EQ(nghttp2_session_get_stream_remote_window_size(c.session, id), 0);
@@ -95,6 +158,37 @@ TEST(H2, OfALargeBodyBehindItsAnswerNoMoreThanAWindowComes) {
   EXPECT_EQ(c[id].reset, NGHTTP2_NO_ERROR);
   // The connection's window is open for others.
   EXPECT_GT(nghttp2_session_get_remote_window_size(c.session), 8 << 20);
+}
+
+TEST(H2, ABodyBehindItsAnswerIsResetAfterAWhileHoweverItComes) {
+  Server s;
+  answer_404_at_once(s);
+  Client c;
+  int32_t id = c.request(kPost, "x", true);
+  c.talk(s);
+  for (int i = 0; i < 29; ++i) {
+    s.advance(1s);
+    c.more(id, "x");
+    c.talk(s);
+    ASSERT_FALSE(c[id].reset) << i;
+  }
+  s.advance(1s);
+  c.talk(s);
+  EXPECT_EQ(c[id].reset, NGHTTP2_NO_ERROR);
+}
+
+TEST(H2, ADrainWaitsOnlyAMomentForABodyBehindItsAnswer) {
+  Server s;
+  answer_404_at_once(s);
+  Client c;
+  int32_t id = c.request(kPost, "x", true);
+  c.talk(s);
+  s.codec->drain(wire::Drain::kRefuse);
+  s.advance(1s);
+  c.more(id, "x");
+  c.talk(s);
+  EXPECT_EQ(c[id].reset, NGHTTP2_NO_ERROR);
+  EXPECT_TRUE(s.codec->finished());
 }
 
 // It has no room for the length of its padding, and ends its connection.
