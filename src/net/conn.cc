@@ -62,7 +62,11 @@ std::span<std::byte> Conn::read_to() {
 // turn, so that ending floods costs less than sending them.
 Socket::Moved Conn::take_input(std::span<const std::byte>& bytes) {
   auto& shard = env_.shard;
-  if (state_ != State::kOpen) return socket_.discard({shard.read_buffer.get(), Shard::Parts::kReadBuffer});
+  if (state_ != State::kOpen) {
+    auto dropped = socket_.discard({shard.read_buffer.get(), Shard::Parts::kReadBuffer});
+    if (dropped.n > 0) linger_->took(dropped.n, wire_.now());
+    return dropped;
+  }
   const auto to = read_to();
   auto moved = socket_.read(to);
   bytes = to.first(moved.n);
@@ -78,7 +82,9 @@ void Conn::received(std::span<const std::byte> bytes) {
     case ConnInput::Outcome::kTaken: return;
     case ConnInput::Outcome::kEnded: return peer_ended();
     case ConnInput::Outcome::kFailed: return close(ClosedBy::kError);
-    case ConnInput::Outcome::kRefused: state_ = State::kRefused, since_ = wire_.now();
+    case ConnInput::Outcome::kRefused:
+      linger_ = std::make_unique<Linger>(wire_.now(), Linger::For::kMoment);
+      state_ = State::kRefused;
   }
 }
 
@@ -134,7 +140,7 @@ void Conn::settle() {
   socket_.await_read();
 }
 
-// FIN, and then until the peer's FIN or for a moment whatever it still sends is thrown away.
+// FIN, and then until the peer's FIN, within bounds, whatever it still sends is thrown away.
 void Conn::finish() {
   if (auto* tls = input_.tls(); tls && !notified_) {
     notified_ = true;
@@ -144,23 +150,26 @@ void Conn::finish() {
     if (written == ConnOutput::Written::kNotYet) return;
   }
   if (ended_) return close(ClosedBy::kPeer);
-  note_flood();
+  const bool brief = note_flood() || state_ == State::kRefused || env_.draining;
+  linger_ = std::make_unique<Linger>(wire_.now(), brief ? Linger::For::kMoment : Linger::For::kRequest);
   by_ = env_.draining ? ClosedBy::kDrain : ClosedBy::kServer;
   socket_.shut_write();
   state_ = State::kLingering;
-  since_ = wire_.now();
   socket_.await_read();
 }
 
-// Once: an open connection lingers or closes next.
-void Conn::note_flood() {
-  if (const auto* codec = serving(); codec && codec->flooded()) env_.note_flood(input_.peer());
+// Once: an open connection lingers or closes next. True: it ends for a flood.
+bool Conn::note_flood() {
+  const auto* codec = serving();
+  if (!codec || !codec->flooded()) return false;
+  env_.note_flood(input_.peer());
+  return true;
 }
 
 void Conn::tick(base::Time now) {
   if (state_ == State::kClosed) return;
   if (state_ != State::kOpen) {
-    if (now - since_ > kLingerTime) close(by_);
+    if (!linger_->goes_on(now, env_.codecs.limits)) close(by_);
     return;
   }
   if (input_.overdue(now)) return close(ClosedBy::kIdle);

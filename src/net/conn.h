@@ -1,13 +1,14 @@
 // Conn: one connection: a Socket, a Codec and, where the first byte asks for it, a TlsSession between the two.
 //
 // Life: ConnInput finds the codec; then bytes are read at most once and written at most once per turn of the loop; the
-// last output is followed by FIN, and what the peer still sends is discarded for a moment, so that a reset does not
-// overtake an answer (RFC 9112 §9.6). Reading pauses while the codec does not want to. Used on its shard's thread only;
+// last output is followed by FIN, and what the peer still sends is discarded (Linger), so that a reset does not
+// overtake an answer. Reading pauses while the codec does not want to. Used on its shard's thread only;
 // owned by Conns until it closes, by the shard from then until nothing refers to it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/env.h"
@@ -15,6 +16,7 @@
 #include "net/conn_input.h"
 #include "net/conn_output.h"
 #include "net/conn_wire.h"
+#include "net/linger.h"
 #include "net/socket.h"
 #include "wire/codec.h"
 
@@ -25,7 +27,6 @@ enum class ClosedBy : uint8_t { kPeer, kServer, kIdle, kDrain, kError };
 
 class Conn final : public ConnWire::Owner, private Socket::Owner {
  public:
-  static constexpr base::Duration kLingerTime = std::chrono::seconds(2);
   static constexpr size_t kFirstRead = 16 << 10;
   static constexpr uint8_t kReadsOfLarge = 1;  // wider_reads_ of whom large bodies come from: 64 KiB
 
@@ -83,7 +84,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   bool given_up(wire::Codec& codec) const;
   void settle();
   void finish();
-  void note_flood();
+  bool note_flood();
 
   // Beside slot, in 8 bytes.
   State state_ = State::kOpen;
@@ -97,7 +98,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   ConnWire wire_;
   ConnInput input_;
   ConnOutput output_;
-  base::Time since_{};  // of the state
+  std::unique_ptr<Linger> linger_;  // null: State::kOpen
 };
 
 }  // namespace weir::net
