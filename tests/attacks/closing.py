@@ -42,6 +42,28 @@ def answers_that_close(target):
     return f'{sent} requests'
 
 
+@attack(quick=4)
+def bodies_behind_answers(target):
+    """100 connections that go on with their bodies behind answers of 404, as fast as they are taken."""
+    framings = b'Content-Length: 200000000', b'Content-Length: 99999999999', b'Transfer-Encoding: chunked'
+    large, heads = bytes(256 << 10), [b'POST /absent HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n' % framing for framing in framings]
+    chunk = b'%x\r\n' % len(large) + large + b'\r\n'
+    peers, opened, taken = [], 0, 0
+    while not target.over():
+        peers = [peer for peer in peers if peer.alive]
+        while len(peers) < 100 and not target.over():
+            peer = Raw(target, wait=1)
+            head = heads[opened % len(heads)]
+            peer.send(head)
+            peer.rest = peer.piece = chunk if b'chunked' in head else large
+            peers.append(peer)
+            opened += 1
+        for peer in peers:
+            n = peer.offer(peer.rest) or 0
+            peer.rest, taken = peer.rest[n:] or peer.piece, taken + n
+    return f'{opened} connections, {taken >> 20} MiB'
+
+
 @attack(seconds=10, quick=2, ends_server=True)
 def pipelines_in_drain(target):
     """20 keep-alive clients that pipeline two GETs while the server drains."""
