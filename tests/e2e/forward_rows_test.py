@@ -174,6 +174,21 @@ class Embeddings(Case):
         self.assertEqual(3, len(origin.seen[0][1]['input']))
         self.assertEqual({1}, {len(asked['input']) for _, asked in origin.seen[1:]})
 
+    def test_nobody_fails_for_a_text_that_breaks_the_origin(self):
+        def behave(_, __, asked):
+            broken = whole({'error': {'message': 'CUDA error'}}, '500 Internal Server Error')
+            return broken if any('bad' in text for text in asked['input']) else embeddings(asked)
+        origin = RowsOrigin(behave)
+        server = self.front('embeddings', origin)
+        refused = post(server, '/v1/embeddings', model='m', input=['good', 'fine', 'bad', 'well'])
+        self.assertEqual(500, refused.status)
+        self.assertIn('CUDA error', refused.json()['error']['message'])
+        self.assertEqual([4, 2, 2, 1, 1], [len(asked['input']) for _, asked in origin.seen])
+        # One that fails of everything is not asked for each text alone.
+        for _ in range(40):
+            self.assertEqual(500, post(server, '/v1/embeddings', model='m', input=['bad'] * 16).status)
+        self.assertLess(len(origin.seen), 5 + 40 + 2 * 128 + 40 * 16 / 5 + 16)  # of two shards
+
     def test_slow_and_endless_answers_end(self):
         def slow(sock, _, asked):
             if asked['input'] == ['a text']:

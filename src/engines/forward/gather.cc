@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "bus/mail_bursts.h"
+#include "engines/forward/refusal.h"
 #include "marshal/encoder.h"
 
 namespace weir::forward {
@@ -47,12 +48,14 @@ Gather::Gather(base::Env& env, const msg::ModelSpec& spec, RowsFor what, Put put
     : env_(env), spec_(spec), what_(what), put_(std::move(put)) {}
 
 Gather::~Gather() {
-  base::check(waiting_.empty() && alone_.empty() && sent_.empty(), "a forwarded model outlives its Calls");
+  base::check(waiting_.empty() && alone_.empty() && halves_.empty() && sent_.empty(),
+              "a forwarded model outlives its Calls");
   env_.cancel(timer_);
 }
 
 void Gather::take(msg::Call* call, ShardModel::Came came) {
   waiting_.push_back({call, came});
+  repeats_ = std::min(kMostRepeats, repeats_ + kRepeatShare);
   wake();
 }
 
@@ -68,8 +71,29 @@ void Gather::turn() {
     alone_.pop_front();
     put_(member.call, member.came);
   }
+  send_halves();
   send_waiting();
-  if (!waiting_.empty() || !alone_.empty()) wake();
+  if (!waiting_.empty() || !alone_.empty() || !halves_.empty()) wake();
+}
+
+void Gather::send_halves() {
+  for (size_t bytes = 0; !halves_.empty() && bytes < kBytesPerTurn;) {
+    std::vector<Member> members = std::move(halves_.front());
+    halves_.pop_front();
+    auto group = std::make_unique<Group>();
+    for (Member& member : members) {
+      if (leaves(member)) continue;
+      bytes += input_bytes(*member.call) + 1;
+      auto rows = read_text_rows(*member.call, what_, spec_.encoder->vocabulary);
+      base::check(rows.has_value(), "what was in a request can be read");
+      if (group->members.empty())
+        group->rows = *std::move(rows);
+      else
+        append(group->rows, *std::move(rows));
+      group->members.push_back(member);
+    }
+    if (!group->members.empty()) send(std::move(group));
+  }
 }
 
 // Those whose tensors cannot be read go alone, and are refused on their way.
@@ -175,9 +199,22 @@ void Gather::answer(Group& group, msg::Outputs&& outputs) {
   }
 }
 
+bool Gather::may_repeat(size_t requests) {
+  if (repeats_ < double(requests)) return false;
+  repeats_ -= double(requests);
+  return true;
+}
+
 void Gather::fail(Group& group, const Status& status) {
-  for (Member& member : group.members) {
-    if (!member.call) continue;
+  auto& members = group.members;
+  std::erase_if(members, [](const Member& member) { return !member.call; });
+  if (is_failed_answer(status) && members.size() > 1 && may_repeat(2)) {
+    const auto middle = members.begin() + std::ptrdiff_t(members.size() / 2);
+    halves_.emplace_back(members.begin(), middle);
+    halves_.emplace_back(middle, members.end());
+    return;
+  }
+  for (Member& member : members) {
     if (is_of_content(status.code))
       alone_.push_back(member);
     else
@@ -203,6 +240,7 @@ bool Gather::leaves(Member& member) {
 void Gather::look() {
   std::erase_if(waiting_, [](Member& member) { return leaves(member); });
   std::erase_if(alone_, [](Member& member) { return leaves(member); });
+  for (auto& half : halves_) std::erase_if(half, [](Member& member) { return leaves(member); });
   for (auto& [call, group] : sent_) {
     bool waits = false;
     for (Member& member : group->members) {

@@ -17,7 +17,8 @@ using base::Status;
 using marshal::FieldReader;
 using marshal::JsonCursor;
 
-constexpr size_t kLongestRefusal = 1000;  // bytes of it that are shown
+constexpr std::string_view kFailedAnswer = "ORIGIN_ANSWERED_WITH_ERROR";  // for programs, too
+constexpr size_t kLongestRefusal = 1000;                                  // bytes of it that are shown
 
 // The words of an error's body, or nothing.
 std::string words_of(std::string_view body) {
@@ -92,6 +93,15 @@ Status no_origin(const Target& target, const std::string& model) {
 Status goes_in_circles(const std::string& model) {
   return failure(Code::kUnimplemented, "the request has been forwarded " + std::to_string(wire::kMostHops) +
                                            " times: the origins of model '" + model + "' lead back to it");
+}
+
+Status failed_answer(Status status) {
+  if (status.code != Code::kInternal) return status;
+  return base::explained(Code::kInternal, std::move(status.text), kFailedAnswer);
+}
+
+bool is_failed_answer(const Status& status) {
+  return status.code == Code::kInternal && status.details.find(kFailedAnswer) != std::string::npos;
 }
 
 bool is_refusal(int status) { return status == 429 || (status >= 502 && status <= 504); }

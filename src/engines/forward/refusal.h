@@ -22,6 +22,12 @@ base::Status broken_output(std::string_view text);
 // {"detail": …}, the Open Inference Protocol's {"error": …}, or anything. `retry_after`: the answer's field, or empty.
 base::Status error_of(int status, std::string_view body, std::string_view retry_after);
 
+// Marks what a complete answer of an error says that is INTERNAL, as HTTP 500 is. A connection that broke is none, nor
+// an answer that cannot be used. Other codes are left as they are.
+base::Status failed_answer(base::Status status);
+// Made by failed_answer().
+bool is_failed_answer(const base::Status& status);
+
 // The request was refused before anything was done for it, so that another origin may take it.
 bool is_refusal(int status);
 

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <utility>
 
 #include "base/fake_env.h"
 #include "engines/forward/openai/byte_ids.h"
+#include "engines/forward/refusal.h"
 #include "marshal/encoder.h"
 #include "support/open_home.h"
 
@@ -162,6 +165,66 @@ TEST_F(Gathered, AnyOtherFailureIsThatOfAll) {
   refuse(*sent[0], Code::kUnavailable);
   EXPECT_EQ(code_of(a), Code::kUnavailable);
   EXPECT_EQ(code_of(b), Code::kUnavailable);
+}
+
+// Answers what was sent, and what is sent for that, as an origin does that fails of the texts for which `bad` is true.
+// Returns how many requests that were.
+template <class Bad>
+size_t answer_all(Gathered& g, Bad bad) {
+  size_t requests = 0;
+  for (g.turn(); !g.sent.empty(); g.turn())
+    for (auto* call : std::exchange(g.sent, {})) {
+      ++requests;
+      const auto all = Gathered::texts(*call);
+      if (std::any_of(all.begin(), all.end(), bad))
+        call->home->post_here({call, {msg::Failed{failed_answer(base::failure(Code::kInternal, "500"))}}});
+      else
+        Gathered::answer(*call);
+    }
+  return requests;
+}
+
+TEST_F(Gathered, ATextThatTheOriginFailsOfFailsAlone) {
+  spec.max_batch = 2048;
+  for (int round = 0; round < 20; ++round) {
+    home.mail.clear();
+    msg::Call* bad = nullptr;
+    for (int i = 0; i < 300; ++i) {
+      msg::Call& call = put(i == 7 * round ? "bad" : "x");
+      if (i == 7 * round) bad = &call;
+    }
+    EXPECT_LE(answer_all(*this, [](const std::string& text) { return text == "bad"; }), 1u + 2 * 9);
+    EXPECT_EQ(home.mail.size(), 300u);
+    for (const auto& mail : home.mail)
+      EXPECT_EQ(std::holds_alternative<msg::Failed>(mail.event.what), mail.call == bad);
+  }
+}
+
+TEST_F(Gathered, AnOriginThatFailsOfAllIsNotAskedForAllAgain) {
+  size_t requests = 0;
+  for (int group = 0; group < 100; ++group) {
+    for (int i = 0; i < 4; ++i) put("x");
+    requests += answer_all(*this, [](const std::string&) { return true; });
+  }
+  EXPECT_EQ(home.mail.size(), 400u);
+  EXPECT_GE(requests, 100u + 128);
+  EXPECT_LE(requests, 100u + 128 + 400 / 5);
+}
+
+TEST_F(Gathered, WhatLeavesWhileItsHalfWaitsIsAnswered) {
+  msg::Call &a = put("a"), &b = put("b"), &c = put("c");
+  turn();
+  sent.front()->home->post_here(
+      {std::exchange(sent, {}).front(), {msg::Failed{failed_answer(base::failure(Code::kInternal, "500"))}}});
+  a.cancelled = true;
+  gather->look();
+  EXPECT_EQ(code_of(a), Code::kCancelled);
+  turn();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0]->rows, 2u);
+  b.cancelled = c.cancelled = true;
+  gather->look();
+  refuse(*sent[0], Code::kCancelled);
 }
 
 TEST_F(Gathered, OnesThatHaveComeAnotherWayGoAnotherWay) {

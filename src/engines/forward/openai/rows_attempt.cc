@@ -100,7 +100,7 @@ HttpCall::Next RowsAttempt::on_piece(std::span<const std::byte> piece) {
 }
 
 Status RowsAttempt::on_whole(const wire::Fields&) {
-  if (status_ != 200) return error_of(status_, refusal_, retry_after_);
+  if (status_ != 200) return failed_answer(error_of(status_, refusal_, retry_after_));
   const base::Bytes body = body_->take();
   auto answer = what_ == RowsFor::kEmbeddings ? read_embeddings(body.view(), rows_, asked_.spec.encoder->hidden_size)
                                               : read_ranking(body.view(), rows_);
