@@ -9,7 +9,7 @@
 
 namespace weir::wire {
 
-// `weir-tenant`: the number of its tenant there; from every weir, but for requests that are nobody's. `weir-hops`: how
+// `weir-tenant`: the number of its tenant there, 0 of requests that are nobody's; from every weir. `weir-hops`: how
 // many there were before that one; 0 where it is not there.
 inline constexpr std::string_view kTenantThere = "weir-tenant", kHops = "weir-hops";
 inline constexpr uint32_t kMostHops = 8;  // that a request may have come through

@@ -19,7 +19,6 @@ void pass_on(const msg::Call& call, wire::Fields& fields) {
     if (!call.trace->tracestate.empty()) fields.add("tracestate", call.trace->tracestate);
   }
   if (call.trace && call.trace->hops > 0) fields.add(wire::kHops, std::to_string(call.trace->hops));
-  if (call.tenant == 0) return;
   const auto digits = hex_digits(call.tenant);
   fields.add(wire::kTenantThere, {digits.data(), digits.size()});
 }

@@ -73,6 +73,8 @@ Status BatchEngine::step(sched::Batch& batch) {
 
 base::Result<std::vector<Answer>> BatchEngine::wait(const sched::Batch& batch) {
   const auto deadline = Clock::now() + host_->options().timeout;
+  uint32_t hops = 0;
+  for (const auto* call : batch.calls) hops = std::max(hops, hops_of(*call));
   for (;;) {
     auto message = receive(deadline);
     if (!message) return message.error();
@@ -87,7 +89,7 @@ base::Result<std::vector<Answer>> BatchEngine::wait(const sched::Batch& batch) {
     auto handled = host_->handle(**message);
     if (!handled) return handled.error();
     if (*handled) continue;
-    handled = nested_.handle(**message);
+    handled = nested_.handle(**message, hops);
     if (!handled) return handled.error();
     if (*handled) continue;
     return read(**message);

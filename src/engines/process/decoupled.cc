@@ -132,6 +132,7 @@ class Decoupled final : public sched::DecoupledEngine {
   Status receive_all();
   Status take(const Message& message);
   Status take_answer(const Message& message);
+  uint32_t most_hops() const;
   void note_work(bool works) { timed_ = works, run_until_ = Clock::now() + host_->options().timeout; }
   void fail_all(const Status& why);
   void notify_answers() const {
@@ -156,7 +157,7 @@ base::Result<std::unique_ptr<sched::AnswerSeries>> Decoupled::begin(const msg::C
   auto inside = std::make_shared<Inside>();
   inside->call.id = call.id, inside->call.inputs = call.inputs, inside->call.outputs = call.outputs;
   inside->call.parameters = call.parameters, inside->call.queue_timeout = call.queue_timeout;
-  inside->call.rows = call.rows;
+  inside->call.rows = call.rows, inside->call.trace = call.trace;
   inside->level = msg::level_of(spec(), call.priority);
   {
     std::lock_guard lock(shared_->mutex);
@@ -295,10 +296,17 @@ Status Decoupled::take(const Message& message) {
     host_->note_flags(message);
     return take_answer(message);
   }
-  auto nested = nested_.handle(message);
+  auto nested = nested_.handle(message, message.type == Type::kExec ? most_hops() : 0);
   if (!nested) return nested.error();
   if (*nested) return {};
   return failure(Code::kInternal, "the process of model '" + spec().name + "' sent what nobody has asked for");
+}
+
+uint32_t Decoupled::most_hops() const {
+  uint32_t most = 0;
+  std::lock_guard lock(shared_->mutex);
+  for (const auto& [number, inside] : shared_->open) most = std::max(most, hops_of(inside->call));
+  return most;
 }
 
 Status Decoupled::take_answer(const Message& message) {

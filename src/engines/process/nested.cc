@@ -22,10 +22,10 @@ constexpr size_t kMostNested = 256;  // at once
 
 }  // namespace
 
-base::Result<bool> Nested::handle(const Message& message) {
+base::Result<bool> Nested::handle(const Message& message, uint32_t hops) {
   Status status;
   switch (message.type) {
-    case Type::kExec: status = begin(message); break;
+    case Type::kExec: status = begin(message, hops); break;
     case Type::kTook:
     case Type::kForget: status = took(message); break;
     default: return false;
@@ -55,7 +55,7 @@ void Nested::cancel_call(Open& open) {
   open.target.inbox->poke();
 }
 
-Status Nested::begin(const Message& message) {
+Status Nested::begin(const Message& message, uint32_t hops) {
   auto read = host_.read_call(message);
   Status unread = read ? Status() : std::move(read).error();
   if (!unread.ok() && unread.code != Code::kResourceExhausted) return unread;
@@ -66,6 +66,7 @@ Status Nested::begin(const Message& message) {
   open.call.model = std::move(read->model), open.call.version = std::move(read->version);
   open.call.id = std::move(read->id), open.call.parameters = std::move(read->parameters);
   open.call.outputs = std::move(read->outputs), open.call.inputs = std::move(read->inputs);
+  if (hops > 0) open.call.trace = std::make_shared<msg::TraceFields>(msg::TraceFields{{}, {}, hops});
   Status status = lend(open);
   if (status.ok()) return {};
   Status sent = reply(open, {msg::Failed{std::move(status)}});

@@ -25,6 +25,17 @@ TEST(PassedOn, EachWeirCountsOneMore) {
   EXPECT_EQ(wire::hops_of(passed(wire::kMostHops)), wire::kMostHops);
 }
 
+// Those of a model to others, and warm-ups.
+TEST(PassedOn, RequestsThatAreNobodysAreCountedToo) {
+  msg::Call call;
+  for (uint32_t hops = 0; hops < wire::kMostHops; ++hops) {
+    if (hops > 0) call.trace = std::make_shared<msg::TraceFields>(msg::TraceFields{{}, {}, hops});
+    wire::Fields out;
+    pass_on(call, out);
+    EXPECT_EQ(wire::hops_of(out), hops + 1);
+  }
+}
+
 TEST(PassedOn, ARequestWithoutTraceHasNone) {
   EXPECT_FALSE(passed(1).has("traceparent"));
   EXPECT_EQ(passed(1, "00-a-b-01").find("traceparent"), "00-a-b-01");

@@ -23,7 +23,7 @@ struct Other final : msg::Inbox {
   }
   void put(msg::Call* call) override {
     ++calls, over = false;
-    inside = call, credit = call->credit;
+    inside = call, credit = call->credit, hops = hops_of(*call);
     if (answers) threads.emplace_back([this] { answer({msg::Outputs{{floats({1, 2}, {1, 2})}, {}, true}}); });
   }
   void poke() override {
@@ -41,6 +41,7 @@ struct Other final : msg::Inbox {
   msg::ModelSpec spec;
   msg::Call* inside = nullptr;
   int calls = 0, pokes = 0, credit = 0;
+  uint32_t hops = 0;
   std::vector<std::thread> threads;
 };
 
@@ -55,6 +56,28 @@ TEST_F(ProcessTest, AModelMakesRequestsToOthers) {
     EXPECT_EQ("", outcome(*model));
     EXPECT_EQ(i, other.calls);
   }
+}
+
+// Else one could go in circles by way of models that ask each other.
+TEST_F(ProcessTest, ARequestHasComeAsFarAsTheFarthestThatTheModelHas) {
+  Other other(true);
+  find = [&](std::string_view, std::string_view) -> base::Result<Target> {
+    return Target{nullptr, &other.spec, &other};
+  };
+  auto model = engine("ask");
+  EXPECT_EQ("", outcome(*model));
+  EXPECT_EQ(0u, other.hops);
+  batch = {};
+  calls = std::vector<msg::Call>(3);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    calls[i].inputs = {floats({float(i), 10}, {1, 2})};
+    const uint32_t hops = i == 1 ? 5 : 2;
+    if (i > 0) calls[i].trace = std::make_shared<msg::TraceFields>(msg::TraceFields{"00-a-b-01", {}, hops});
+    batch.calls.push_back(&calls[i]);
+  }
+  batch.rows = uint32_t(calls.size());
+  ASSERT_TRUE(model->step(batch).ok());
+  EXPECT_EQ(5u, other.hops);
 }
 
 TEST_F(ProcessTest, ARequestThatCannotBeMadeIsAnsweredWithTheCause) {
