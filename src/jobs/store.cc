@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "base/attempt.h"
@@ -16,7 +17,8 @@ namespace weir::jobs {
 namespace {
 
 constexpr auto kTellAgain = std::chrono::seconds(10);
-constexpr auto kTick = std::chrono::seconds(1);  // what waits for a time of day is looked after so often
+constexpr auto kLastWrite = std::chrono::seconds(1);  // at the end, for a disk that stands
+constexpr auto kTick = std::chrono::seconds(1);       // what waits for a time of day is looked after so often
 
 base::WallTime wall() { return std::chrono::system_clock::now(); }
 
@@ -89,10 +91,23 @@ void Store::stop(base::Duration most) {
   if (shared_) shared_->stop();
   wake_.notify_one();
   if (!thread_.joinable()) return;
-  std::unique_lock lock(mutex_);
-  const bool ended = ended_.wait_for(lock, most, [this] { return over_; });
-  lock.unlock();
+  const auto ended_within = [this](base::Duration time) {
+    std::unique_lock lock(mutex_);
+    return ended_.wait_for(lock, time, [this] { return over_; });
+  };
+  const bool ended = ended_within(most);
   if (!ended && log_) log_->abandon();
+  if (!ended && !ended_within(kLastWork)) {
+    std::deque<Work> lost;
+    {
+      std::lock_guard lock(mutex_);
+      lost.swap(queue_);
+    }
+    const bool stands = !ended_within(kLastWrite);
+    base::log::error("the journal's disk does not take what waits for it: the server ends without that",
+                     {{"lost", lost.size() + stands}, {"stands", stands}, {"setting", "jobs.path"}});
+    if (stands) (void)base::log::flush(kLastWrite), std::_Exit(1);  // its thread cannot be ended
+  }
   thread_.join();
 }
 

@@ -78,7 +78,7 @@ class Store {
   void attach(base::ShardId shard, Receiver receiver);
   void start();
   // Nothing is called any more when it returns; what has been posted is done first. A cluster's log that has not taken
-  // it within `most` is given up: what it has not got is lost, but for jobs, which run again.
+  // it within `most` is given up, kLastWork later the rest; where a disk stands, the process ends. Jobs run again then.
   void stop(base::Duration most = kLastWork);
 
   // False: too much waits; kGranted: that is no reason. Any thread.

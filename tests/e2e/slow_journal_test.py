@@ -111,6 +111,18 @@ class Disk(Case):
         self.assertEqual(200, request(server, 'DELETE', f'/v1/files/{file["id"]}')[0])
         self.assertEqual(0, server.stop(), server.output()[-2000:])
 
+    def test_one_that_stands_does_not_keep_the_process(self):
+        stands = folder() / 'stands'
+        env = {'LD_PRELOAD': str(harness.BUILD / 'tests/e2e/slow_disk.so'), 'SLOW_DISK': str(stands), 'ASAN_OPTIONS': 'verify_asan_link_order=0'}
+        server = harness.Server('--jobs-path', folder(), '--drain-timeout', '2s', env=env)
+        self.addCleanup(server.kill)
+        stands.touch()
+        self.refused(self.together(server, {'job': ASKED['job']}), 'jobs.path')
+        begun = time.monotonic()
+        self.assertEqual(1, server.stop(), server.output()[-2000:])
+        self.assertLess(time.monotonic() - begun, 2 + 11)
+        self.assertEqual(1, len(server.logged("the journal's disk", 'lost=')), server.output()[-2000:])
+
 
 class Nats(Case):
     def test_one_that_never_answers_holds_nobody(self):

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <future>
 #include <new>
+#include <thread>
 
 #include "folder.h"
 #include "jobs/log.h"
@@ -171,6 +172,31 @@ struct HangingLog final : Log {
   std::promise<void> asked, given_up;
   std::shared_future<void> gone = given_up.get_future().share();
 };
+
+TEST_F(OpenStore, WithADiskThatStandsTheProcessEndsAndSaysWhatIsLost) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto end = [this] {
+    std::promise<void> asked, stands;
+    store.start();
+    ASSERT_TRUE(store.post([&](Storage&) { asked.set_value(), stands.get_future().wait(); }));
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(store.post([](Storage&) {}));
+    asked.get_future().wait();
+    store.stop(std::chrono::milliseconds(10));
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(1), "the journal's disk .* lost=3 stands=true setting=jobs.path");
+}
+
+TEST_F(OpenStore, WhatASlowDiskHasDoneInTimeIsNotLost) {
+  std::promise<void> goes_on;
+  store.start();
+  ASSERT_TRUE(store.post([&](Storage&) { goes_on.get_future().wait(); }));
+  std::thread later([&] { goes_on.set_value(); });
+  std::atomic<bool> done{false};
+  ASSERT_TRUE(store.post([&](Storage&) { done = true; }));
+  store.stop(std::chrono::milliseconds(1));
+  EXPECT_TRUE(done);
+  later.join();
+}
 
 TEST_F(OpenStore, ALogThatHangsIsGivenUpAtTheEnd) {
   HangingLog log;
