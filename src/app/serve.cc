@@ -26,6 +26,7 @@
 #include "app/shortage.h"
 #include "app/version.h"
 #include "app/watchdog_ping.h"
+#include "dialects/ops/host_metrics.h"
 #include "net/server.h"
 #include "net/signals.h"
 
@@ -71,6 +72,7 @@ class Serving {
   const Config& config_;
   LiveSettings& live_;  // the reloader's
   const ServiceNotifier service_{std::getenv("NOTIFY_SOCKET")};
+  ops::HostLoad host_load_;
   base::HostMemory host_memory_;  // outlives the models, whose Catalogs the state may hold
   ServerState state_;
   onnx::Runtime onnx_;
@@ -286,7 +288,7 @@ void Serving::write_families(std::string& out) {
   ops::append_tokens(out, *now);
   const auto& compat = config_.metrics_compat;
   auto also = [&](const char* names) { return std::find(compat.begin(), compat.end(), names) != compat.end(); };
-  if (also("triton")) ops::append_triton(out, *now);
+  if (also("triton")) ops::append_triton(out, *now), host_load_.append_triton(out);
   if (also("vllm")) ops::append_vllm(out, *now);
   ops::append_process(out, kVersion);
   append_slabs(out, state_.slabs, state_.memory);
