@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "marshal/json_path.h"
+
 namespace weir::marshal {
 namespace {
 
@@ -71,6 +73,13 @@ bool JsonCursor::fail(std::string_view reason) {
 
 base::Status JsonCursor::error() const {
   return base::invalid("JSON: " + error_ + " at byte " + std::to_string(error_at_));
+}
+
+base::Status JsonCursor::placed_error() const {
+  base::Status status = error();
+  std::string path = json_path({begin_, size_t(end_ - begin_)}, error_at_);
+  if (!path.empty()) status.text += ", in " + path;
+  return status;
 }
 
 JsonCursor::Kind JsonCursor::peek() {

@@ -100,6 +100,8 @@ class JsonCursor {
   bool ok() const { return error_.empty(); }
   // INVALID_ARGUMENT with the reason and the byte offset.
   base::Status error() const;
+  // The same, and the path of the value: ", in inputs[0].shape".
+  base::Status placed_error() const;
   // Refuses the document for a reason of the caller's; the first reason stays. Always false.
   [[gnu::cold]] bool fail(std::string_view reason);
   bool refuse() { return ok() ? fail("a value was refused") : false; }

@@ -175,6 +175,23 @@ TEST(JsonCursor, SaysWhereAndWhy) {
   EXPECT_EQ(c.error().text, "JSON: expected a value at byte 14");
 }
 
+TEST(JsonCursor, NamesThePathOfWhatItRefuses) {
+  auto why = [](const std::string& text) {
+    JsonCursor c(text);
+    EXPECT_FALSE(c.skip());
+    return c.placed_error().text;
+  };
+  EXPECT_EQ(why("tru"), "JSON: expected a value at byte 0");
+  EXPECT_EQ(why(R"({"a": 1, "b": tru})"), "JSON: expected a value at byte 14, in b");
+  EXPECT_EQ(why(R"([1, {"a": [[], {"x\"}\\": [2, ]}]}])"),
+            "JSON: expected a value at byte 30, in [1].a[1].x\\\"}\\\\[1]");
+  EXPECT_EQ(why(R"({"a": {"b": ":,{["}, "c" 1})"), "JSON: expected ':' at byte 25, in c");
+  EXPECT_EQ(why(R"({"a": [1, 2], 3})"), "JSON: expected a string at byte 14");
+  EXPECT_EQ(why(std::string(50, '[') + "x"), "JSON: expected a value at byte 50, in [0][0][0][0][0][0][0][0]…");
+  std::string far = "{\"a\": [" + std::string(1 << 20, ' ') + "x]}";
+  EXPECT_EQ(why(far), "JSON: expected a value at byte 1048583");
+}
+
 // A quote, a backslash and a control character at every place of the words in which strings are read.
 TEST(JsonCursor, FindsTheEndOfAStringWhereverItLies) {
   for (size_t length = 0; length < 40; ++length)

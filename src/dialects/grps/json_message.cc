@@ -123,7 +123,7 @@ class JsonMessageReader {
       return json_.skip();
     });
     if (!status_.ok()) return status_;
-    return ok && json_.finish() ? Status{} : json_.error();
+    return ok && json_.finish() ? Status{} : json_.placed_error();
   }
 
  private:

@@ -52,7 +52,7 @@ class TensorRequest {
     JsonCursor json(body);
     bool good = json.object([&](std::string_view key) { return member(json, std::string(key)); }) && json.finish();
     if (good) return {};
-    return status_.ok() ? json.error() : std::move(status_);
+    return status_.ok() ? json.placed_error() : std::move(status_);
   }
 
  private:

@@ -47,7 +47,7 @@ class JsonRequestReader {
       return json_.skip();
     });
     if (!status_.ok()) return status_;
-    if (!ok || !json_.finish()) return json_.error();
+    if (!ok || !json_.finish()) return json_.placed_error();
     if (!has_inputs) return invalid("the request has no 'inputs'");
     if (!tail_.empty()) return invalid(std::to_string(tail_.size()) + " bytes follow the binary data of the inputs");
     return {};

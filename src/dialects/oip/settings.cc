@@ -140,7 +140,7 @@ base::Result<msg::Parameters> read_flat(std::string_view body) {
   msg::Parameters out;
   if (blank(body)) return out;
   JsonCursor json(body);
-  if (!flat(json, out) || !json.finish()) return json.error();
+  if (!flat(json, out) || !json.finish()) return json.placed_error();
   return out;
 }
 
@@ -149,7 +149,7 @@ base::Result<msg::Parameters> read_parameters(std::string_view body) {
   if (blank(body)) return out;
   JsonCursor json(body);
   bool ok = json.object([&](std::string_view key) { return key == "parameters" ? flat(json, out) : json.skip(); });
-  if (!ok || !json.finish()) return json.error();
+  if (!ok || !json.finish()) return json.placed_error();
   return out;
 }
 
@@ -165,7 +165,7 @@ base::Result<Traces::Settings> read_trace(std::string_view body) {
     if (json.peek() != JsonCursor::Kind::kArray) return trace_value(json, values);
     return json.array([&] { return values.size() < 16 ? trace_value(json, values) : json.fail("too many values"); });
   });
-  if (!ok || !json.finish()) return json.error();
+  if (!ok || !json.finish()) return json.placed_error();
   return out;
 }
 

@@ -59,7 +59,7 @@ Status read_registration(std::string_view body, pb::SystemSharedMemoryRegisterRe
     if (key == "byte_size") return has_size = true, read_number(json, size);
     return json.skip();
   });
-  if (!ok || !json.finish()) return json.error();
+  if (!ok || !json.finish()) return json.placed_error();
   if (!has_key) return invalid("Shared memory register request has no 'key' field");
   if (!has_size) return invalid("Shared memory register request has no 'byte_size' field");
   out.set_offset(offset);
@@ -76,7 +76,7 @@ Status read_registration(std::string_view body, pb::CudaSharedMemoryRegisterRequ
     if (key == "byte_size") return read_number(json, size);
     return json.skip();
   });
-  if (!ok || !json.finish()) return json.error();
+  if (!ok || !json.finish()) return json.placed_error();
   if (out.raw_handle().empty()) return invalid("Shared memory register request has no 'raw_handle' field");
   out.set_device_id(int64_t(device));
   out.set_byte_size(size);
