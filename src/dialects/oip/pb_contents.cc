@@ -2,7 +2,7 @@
 //
 //   1 bool  2 int32 (INT8, INT16, INT32)  3 int64  4 uint32 (UINT8, UINT16, UINT32)  5 uint64  6 float  7 double  8
 //   bytes
-// FP16 and BF16 have no field; they are taken from the floats, rounded.
+// FP16 and BF16 have no field: the protocol wants them raw.
 #include "dialects/oip/pb_infer.h"
 #include "marshal/pb_tensor.h"
 
@@ -34,6 +34,9 @@ Status misplaced(const msg::Tensor& tensor, uint32_t wanted, const PbReader& r) 
 
 Status read_contents(const base::Bytes& message, std::string_view contents, base::SlabSource& slabs,
                      msg::Tensor& tensor) {
+  if (tensor.dtype == msg::DType::kFp16 || tensor.dtype == msg::DType::kBf16)
+    return invalid("input '" + tensor.name + "': there are no typed contents for " +
+                   std::string(msg::name(tensor.dtype)) + ", its data belongs in raw_input_contents");
   uint32_t field = marshal::contents_field(tensor.dtype);
   PbType single = marshal::cell_type(tensor.dtype);
   PbReader r(contents);
