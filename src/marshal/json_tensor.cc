@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -128,29 +127,30 @@ T from_double(double value) {
     return T(value);
 }
 
-// An element that is no number: true and false of BOOL, the strings of floats that have no numbers, 64-bit integers
-// as strings.
+template <class T>
+bool any_element(JsonCursor& json, TensorReader& reader, DType dtype, T& to);
+
+// A string as an element: what floats have no numbers for, and any number where protobuf's JSON is read.
+template <class T>
+bool string_element(std::string_view text, TensorReader& reader, DType dtype, T& to) {
+  if constexpr (kIsFloat<T>)
+    if (auto value = non_finite(text)) return to = from_double<T>(*value), true;
+  if (reader.wide == WideText::kString && text.find_first_of(" \t\r\n") == text.npos)
+    if (JsonCursor inside(text); inside.at_number() && any_element(inside, reader, dtype, to) && inside.finish())
+      return true;
+  if (!reader.refusal.ok()) return false;
+  return misfit(reader, dtype, "the string '" + std::string(text.substr(0, 32)) + "'");
+}
+
+// An element that is no number: true and false of BOOL, and strings.
 template <class T>
 bool odd_element(JsonCursor& json, TensorReader& reader, DType dtype, T& to) {
-  auto kind = json.peek();
+  const auto kind = json.peek();
   std::string_view text;
   if constexpr (std::is_same_v<T, bool>) {
     if (kind == JsonCursor::Kind::kBool) return json.boolean(to);
-  } else if constexpr (kIsFloat<T>) {
-    if (kind == JsonCursor::Kind::kString) {
-      if (!json.string(text)) return false;
-      auto value = non_finite(text);
-      if (!value) return misfit(reader, dtype, "the string '" + std::string(text.substr(0, 32)) + "'");
-      to = from_double<T>(*value);
-      return true;
-    }
-  } else if constexpr (sizeof(T) == 8) {
-    if (reader.wide == WideText::kString && kind == JsonCursor::Kind::kString) {
-      if (!json.string(text)) return false;
-      auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
-      return (error == std::errc() && end == text.data() + text.size()) ||
-             misfit(reader, dtype, "'" + std::string(text.substr(0, 32)) + "'");
-    }
+  } else if (kind == JsonCursor::Kind::kString && (kIsFloat<T> || reader.wide == WideText::kString)) {
+    return json.string(text) && string_element(text, reader, dtype, to);
   }
   return reader.wrong("expected a value of " + std::string(name(dtype)));
 }
@@ -221,8 +221,7 @@ Status outcome(JsonCursor& json, TensorReader& reader) {
 }
 
 template <class T>
-Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs,
-                  WideText wide = WideText::kNumber) {
+Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs, WideText wide) {
   base::Block block(base::take_now(slabs, count * sizeof(T)));
   block.resize(count * sizeof(T));
   TensorReader reader(json, tensor, count, wide);
@@ -272,19 +271,19 @@ Status read_data(JsonCursor& json, msg::Tensor& tensor, base::SlabSource& slabs,
     return base::invalid("input '" + tensor.name + "': shape " + tensor.shape.text() + " asks for " +
                          std::to_string(*count) + " elements, more than the request holds");
   switch (tensor.dtype) {
-    case DType::kBool: return read_cells<bool>(json, tensor, *count, slabs);
-    case DType::kUint8: return read_cells<uint8_t>(json, tensor, *count, slabs);
-    case DType::kUint16: return read_cells<uint16_t>(json, tensor, *count, slabs);
-    case DType::kUint32: return read_cells<uint32_t>(json, tensor, *count, slabs);
+    case DType::kBool: return read_cells<bool>(json, tensor, *count, slabs, wide);
+    case DType::kUint8: return read_cells<uint8_t>(json, tensor, *count, slabs, wide);
+    case DType::kUint16: return read_cells<uint16_t>(json, tensor, *count, slabs, wide);
+    case DType::kUint32: return read_cells<uint32_t>(json, tensor, *count, slabs, wide);
     case DType::kUint64: return read_cells<uint64_t>(json, tensor, *count, slabs, wide);
-    case DType::kInt8: return read_cells<int8_t>(json, tensor, *count, slabs);
-    case DType::kInt16: return read_cells<int16_t>(json, tensor, *count, slabs);
-    case DType::kInt32: return read_cells<int32_t>(json, tensor, *count, slabs);
+    case DType::kInt8: return read_cells<int8_t>(json, tensor, *count, slabs, wide);
+    case DType::kInt16: return read_cells<int16_t>(json, tensor, *count, slabs, wide);
+    case DType::kInt32: return read_cells<int32_t>(json, tensor, *count, slabs, wide);
     case DType::kInt64: return read_cells<int64_t>(json, tensor, *count, slabs, wide);
-    case DType::kFp16: return read_cells<Fp16>(json, tensor, *count, slabs);
-    case DType::kBf16: return read_cells<Bf16>(json, tensor, *count, slabs);
-    case DType::kFp32: return read_cells<float>(json, tensor, *count, slabs);
-    case DType::kFp64: return read_cells<double>(json, tensor, *count, slabs);
+    case DType::kFp16: return read_cells<Fp16>(json, tensor, *count, slabs, wide);
+    case DType::kBf16: return read_cells<Bf16>(json, tensor, *count, slabs, wide);
+    case DType::kFp32: return read_cells<float>(json, tensor, *count, slabs, wide);
+    case DType::kFp64: return read_cells<double>(json, tensor, *count, slabs, wide);
     case DType::kBytes: return read_strings(json, tensor, *count, slabs, text);
     case DType::kInvalid: break;
   }

@@ -22,7 +22,7 @@
 namespace weir::marshal {
 
 enum class BytesText : uint8_t { kUtf8, kBase64 };
-// How 64-bit integers are written: as numbers, or as strings as protobuf's JSON does (which reads both).
+// 64-bit integers are written as numbers, or as strings as protobuf's JSON does; any number is then read as either.
 enum class WideText : uint8_t { kNumber, kString };
 
 // Consumes the array that comes next and fills tensor.data; name, dtype and shape are set already. Errors:

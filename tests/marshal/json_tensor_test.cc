@@ -267,7 +267,30 @@ TEST(JsonTensor, ErrorsRepeatNoMoreThanTheBeginning) {
   const std::string json = "[\"" + std::string(40, 'a') + "\"]";
   JsonCursor c(json);
   EXPECT_EQ(read_data(c, wide, base::heap(), BytesText::kUtf8, WideText::kString).text,
-            "input 'x', element 0: '" + std::string(32, 'a') + "' is not a value of INT64");
+            "input 'x', element 0: the string '" + std::string(32, 'a') + "' is not a value of INT64");
+}
+
+// As protobuf's JSON has it, and for all types of numbers.
+TEST(JsonTensor, NumbersMayBeStringsWhereAskedFor) {
+  auto read_wide = [](const std::string& json, DType dtype, int64_t n) {
+    Read r{{}, {"x", dtype, {n}, {}}};
+    JsonCursor c(json);
+    r.status = read_data(c, r.tensor, base::heap(), BytesText::kUtf8, WideText::kString);
+    return r;
+  };
+  EXPECT_EQ(cells<float>(read_wide(R"(["1.5",2,"-3e-1","Infinity"])", DType::kFp32, 4).tensor),
+            (std::vector<float>{1.5f, 2, -0.3f, HUGE_VALF}));
+  EXPECT_EQ(cells<int8_t>(read_wide(R"([1,"-128","1e2"])", DType::kInt8, 3).tensor),
+            (std::vector<int8_t>{1, -128, 100}));
+  EXPECT_EQ(cells<uint64_t>(read_wide(R"(["18446744073709551615"])", DType::kUint64, 1).tensor).at(0), UINT64_MAX);
+  EXPECT_EQ(cells<uint16_t>(read_wide(R"(["1.5"])", DType::kFp16, 1).tensor).at(0), 0x3e00);
+  for (const char* bad : {"", " 1", "1 ", "0x1", "1,2", "true", "+1", "1.5", "NaN"})
+    EXPECT_EQ(read_wide("[\"" + std::string(bad) + "\"]", DType::kInt32, 1).status.code, base::Code::kInvalidArgument)
+        << bad;
+  EXPECT_EQ(read_wide(R"(["128"])", DType::kInt8, 1).status.text, "input 'x', element 0: 128 is not a value of INT8");
+  EXPECT_EQ(read_wide(R"(["1x"])", DType::kInt32, 1).status.text,
+            "input 'x', element 0: the string '1x' is not a value of INT32");
+  EXPECT_FALSE(read_wide(R"(["1"])", DType::kBool, 1).status.ok());
 }
 
 TEST(JsonTensor, WhatIsNoElementOfTheTypeIsRefused) {
