@@ -1,0 +1,9 @@
+"""Attacks by way of models: those that answer often, encoders, adapters, the forms of texts, and gateways."""
+
+import attacks
+import harness
+
+Attacks = attacks.cases('decoupled')
+
+if __name__ == '__main__':
+    harness.main()
