@@ -3,7 +3,7 @@
 import attacks
 import harness
 
-Attacks = attacks.cases('decoupled')
+Attacks = attacks.cases('decoupled', 'embeddings')
 
 if __name__ == '__main__':
     harness.main()
