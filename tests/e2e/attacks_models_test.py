@@ -3,7 +3,7 @@
 import attacks
 import harness
 
-Attacks = attacks.cases('decoupled', 'embeddings')
+Attacks = attacks.cases('decoupled', 'embeddings', 'adapters')
 
 if __name__ == '__main__':
     harness.main()
