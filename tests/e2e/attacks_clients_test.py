@@ -1,9 +1,9 @@
-"""Attacks on what others are owed: crowds, strangers, a machine that is short of something, code of a model of its own."""
+"""Attacks on what others are owed: crowds, strangers, a machine that is short of something, code of a model of its own, clocks and logs."""
 
 import attacks
 import harness
 
-Attacks = attacks.cases('crowds', 'strangers', 'shortage', 'own_code')
+Attacks = attacks.cases('crowds', 'strangers', 'shortage', 'own_code', 'clocks')
 
 if __name__ == '__main__':
     harness.main()
