@@ -3,7 +3,7 @@
 import attacks
 import harness
 
-Attacks = attacks.cases('evergreen', 'journal', 'guessing')
+Attacks = attacks.cases('evergreen', 'journal', 'guessing', 'responses')
 
 if __name__ == '__main__':
     harness.main()
