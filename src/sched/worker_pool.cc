@@ -81,8 +81,8 @@ class OffloadInbox final : public msg::Inbox {
   void queue(bus::OffloadCall* call, uint64_t number) {
     try {
       const auto* more = dynamic_cast<const base::ExtraWork*>(call->task.get());
-      const uint64_t work = call->bytes + (more ? more->extra_work() : 0);
-      workers_.post([this, number] { turn(number); }, {call->tenant, work});
+      const uint64_t extra = more ? more->extra_work() : 0, work = call->bytes + extra;
+      (extra > 0 ? compiler_ : workers_).post([this, number] { turn(number); }, {call->tenant, work});
     } catch (...) {
       std::lock_guard lock(mutex_);
       if (waiting_.erase(number) > 0) forget(*call);
@@ -117,7 +117,8 @@ class OffloadInbox final : public msg::Inbox {
   std::map<uint64_t, bus::OffloadCall*> waiting_;  // under mutex_, as what follows
   uint64_t put_ = 0;
   WaitingBytes bytes_;     // of those who wait, but for the granted ones
-  base::Workers workers_;  // after what they use
+  base::Workers workers_;  // after what they use, as the next
+  base::Workers compiler_{1};
 };
 
 }  // namespace

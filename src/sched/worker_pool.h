@@ -32,8 +32,9 @@ struct WorkerPoolPolicy {
   size_t max_bytes = size_t(64) << 20;
 };
 
-// Takes OffloadCalls only; msg::Call::tenant is whose they are. Tenants share the threads by the bytes of their tasks
-// and their base::ExtraWork. A cancelled one that waits is answered at once, one that runs as soon as it checks
+// Takes OffloadCalls only; msg::Call::tenant is whose they are. Tenants share the threads by the bytes of their tasks.
+// Tasks with base::ExtraWork, which may take seconds each, have a thread of their own, and share that by both: no text
+// waits for a form. A cancelled one that waits is answered at once, one that runs as soon as it checks
 // OffloadTask::cancelled(). All of them have come back before it is destroyed.
 std::unique_ptr<msg::Inbox> make_worker_pool(const WorkerPoolPolicy& policy);
 

@@ -132,29 +132,55 @@ TEST_F(Offload, OneTenantsManyLeaveRoomForOthers) {
   box.until(5);
 }
 
-TEST_F(Offload, TenantsShareTheWorkersByTheWorkAndNotByTheBytesAlone) {
-  struct Named final : bus::OffloadTask, base::ExtraWork {
-    Named(std::string& o, char n, uint64_t w) : order(o), name(n), work(w) {}
-    void run() override { order += name; }
-    uint64_t extra_work() const override { return work; }
-    std::string& order;
-    const char name;
-    const uint64_t work;
-  };
+// Compiles a form of so much work, once the gate is open.
+struct Form final : bus::OffloadTask, base::ExtraWork {
+  Form(std::shared_future<void> g, std::string& o, char n, uint64_t w) : go(std::move(g)), order(o), name(n), work(w) {}
+  void run() override {
+    go.wait();
+    order += name;
+  }
+  uint64_t extra_work() const override { return work; }
+  const std::shared_future<void> go;
+  std::string& order;
+  const char name;
+  const uint64_t work;
+};
+
+TEST_F(Offload, TenantsShareTheCompilerByTheWorkAndNotByTheBytesAlone) {
   std::string order;
   auto offload = make_worker_pool({1, 1 << 20});
-  offload->put(&call(0));  // the worker's, or about to be
   auto put = [&](uint64_t tenant, char name, size_t bytes, uint64_t work) {
     auto& c = call(bytes);
     c.tenant = tenant;
-    c.task = std::make_unique<Named>(order, name, work);
+    c.task = std::make_unique<Form>(gate.wait_for(), order, name, work);
     offload->put(&c);
   };
+  put(1, '-', 0, 1);  // the compiler's, or about to be
   for (int i = 0; i < 24; ++i) put(2, 'f', 200, base::kCompileWork);
-  for (int i = 0; i < 3; ++i) put(3, 't', 9000, 0);
+  for (int i = 0; i < 3; ++i) put(3, 's', 9000, 1);
   gate.promise.set_value();
   box.until(28);
-  EXPECT_EQ(order, "fttt" + std::string(23, 'f')) << "its forms hold up whoever compiles them";
+  EXPECT_EQ(order, "-fsss" + std::string(23, 'f')) << "its forms hold up whoever compiles them";
+}
+
+TEST_F(Offload, NoTextWaitsForAForm) {
+  std::string order;
+  auto offload = make_worker_pool({1, 1 << 20});
+  for (int i = 0; i < 4; ++i) {
+    auto& form = call(1);
+    form.task = std::make_unique<Form>(gate.wait_for(), order, 'f', base::kCompileWork);
+    offload->put(&form);
+  }
+  auto& text = call(1);
+  text.tenant = 2;
+  std::promise<void> open;
+  open.set_value();
+  text.task = std::make_unique<Held>(open.get_future().share());
+  offload->put(&text);
+  box.until(1);
+  EXPECT_EQ(box.mail[0].call, &text);
+  gate.promise.set_value();
+  box.until(5);
 }
 
 TEST_F(Offload, OneThatRunsSeesThatItsClientHasLeft) {
