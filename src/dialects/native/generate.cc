@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/extra_work.h"
 #include "bus/call_handle.h"
 #include "bus/offload_handle.h"
 #include "dialects/native/messages.h"
@@ -21,7 +22,7 @@ using base::Status;
 constexpr const char* kRelayed = "weir_relayed";
 
 // The form of the text, with what there is of the text already.
-class FormTask final : public bus::OffloadTask {
+class FormTask final : public bus::OffloadTask, public base::ExtraWork {
  public:
   FormTask(SequenceRequest from, std::shared_ptr<const msg::TextSpec> spec)
       : request(std::move(from)), spec_(std::move(spec)) {}
@@ -34,6 +35,10 @@ class FormTask final : public bus::OffloadTask {
     for (size_t i = tokens.size() - request.begun; i < tokens.size(); ++i)
       if (!constraint->accept(tokens[i])) return void(status = base::invalid("form: the text so far does not have it"));
     request.generation.constraint = std::move(constraint);
+  }
+
+  uint64_t extra_work() const override {
+    return spec_->codec->find_compiled(*request.params.structured) ? 0 : base::kCompileWork;
   }
 
   SequenceRequest request;

@@ -1,6 +1,7 @@
 // generate.h for models of text: one Call that makes tokens, its text as it comes.
 #include <algorithm>
 
+#include "base/extra_work.h"
 #include "bus/call_handle.h"
 #include "bus/offload_handle.h"
 #include "dialects/oip/generate.h"
@@ -41,16 +42,16 @@ Status compile(const TextRequest& request, const msg::TextSpec& spec, const std:
   return {};
 }
 
-class Tokenizing final : public bus::OffloadTask {
+class Tokenizing final : public bus::OffloadTask, public base::ExtraWork {
  public:
-  Tokenizing(TextRequest request, std::shared_ptr<const msg::TextSpec> spec)
-      : request_(std::move(request)), spec_(std::move(spec)) {}
+  // `compiled`: the form of the text, where that is there already.
+  Tokenizing(TextRequest request, std::shared_ptr<const msg::TextSpec> spec, Grammar compiled)
+      : grammar(std::move(compiled)), request_(std::move(request)), spec_(std::move(spec)) {}
   void run() override {
-    if (Status bad = compile(request_, *spec_, cancelled(), grammar); !bad.ok())
-      ids = std::move(bad);
-    else
-      ids = tokens(request_.input, *spec_, {.cancelled = cancelled()});
+    const Status bad = grammar ? Status() : compile(request_, *spec_, cancelled(), grammar);
+    ids = bad.ok() ? tokens(request_.input, *spec_, {.cancelled = cancelled()}) : Tokens(bad);
   }
+  uint64_t extra_work() const override { return request_.params.structured && !grammar ? base::kCompileWork : 0; }
 
   Tokens ids{std::vector<uint32_t>()};
   Grammar grammar;
@@ -66,21 +67,26 @@ Status read_request(std::string_view body, const msg::TextSpec& spec, Delivery d
   return place_words(out, spec);
 }
 
-// A long body becomes a request and its prompt tokens.
+// A long body becomes a request and its prompt tokens, but where the text has a form that is not compiled yet: that has
+// its own turn at the workers.
 class ReadLong final : public bus::OffloadTask {
  public:
   ReadLong(base::Bytes body, std::shared_ptr<const msg::TextSpec> spec, Delivery delivery)
       : body_(std::move(body)), spec_(std::move(spec)), delivery_(delivery) {}
   void run() override {
     status = read_request(body_.view(), *spec_, delivery_, request);
-    if (status.ok()) status = compile(request, *spec_, cancelled(), grammar);
-    if (status.ok()) ids = tokens(request.input, *spec_, {.cancelled = cancelled()});
+    if (!status.ok()) return;
+    const auto& form = request.params.structured;
+    if (form) grammar = spec_->codec->find_compiled(*form);
+    left = form && !grammar;
+    if (!left) ids = tokens(request.input, *spec_, {.cancelled = cancelled()});
   }
 
   Status status;  // after run(), as the others
   TextRequest request;
   Tokens ids{std::vector<uint32_t>()};
   Grammar grammar;
+  bool left = false;  // tokens and form are still to be made
 
  private:
   const base::Bytes body_;
@@ -114,7 +120,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     const auto& form = request_.params.structured;
     if (form) grammar_ = spec_->codec->find_compiled(*form);
     if (bytes <= bus::kShortText && (!form || grammar_)) return ask(tokens(request_.input, *spec_, msg::kBriefText));
-    return tokenizing_.send(std::make_unique<Tokenizing>(request_, spec_), bytes, served_, exchange_.ticket(),
+    return tokenizing_.send(std::make_unique<Tokenizing>(request_, spec_, grammar_), bytes, served_, exchange_.ticket(),
                             marshal::tenant_of(exchange_.request()));
   }
 
@@ -313,8 +319,9 @@ void LongRequest::on_task(Status status, std::unique_ptr<bus::OffloadTask> task)
   auto& read = static_cast<ReadLong&>(*task);
   if (!read.status.ok()) return respond_error(exchange, read.status);
   // The next ExchangeListener takes the place of this one.
-  run(state_, exchange, std::move(read.request), served_, delivery_,
-      [&read](TextGenerate& generate) { return generate.start(std::move(read.ids), std::move(read.grammar)); });
+  run(state_, exchange, std::move(read.request), served_, delivery_, [&read](TextGenerate& generate) {
+    return read.left ? generate.start() : generate.start(std::move(read.ids), std::move(read.grammar));
+  });
 }
 
 }  // namespace
