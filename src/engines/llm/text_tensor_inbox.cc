@@ -43,7 +43,7 @@ class TextTensorInbox final : public sched::ProxyInbox {
   TextTensorInbox(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec, bus::ModelStats& stats)
       : ProxyInbox(Receives::kAtOnce), spec_(spec), stats_(stats), lane_(std::move(lane)) {}
   ~TextTensorInbox() override {
-    tokenizer_worker_.reset();
+    tokenizer_worker_.reset(), compiler_worker_.reset();
     lane_.reset();  // fails what is running, which comes back here
     base::check(open_.empty(), "a TextTensorInbox outlives its Calls");
   }
@@ -88,8 +88,10 @@ class TextTensorInbox final : public sched::ProxyInbox {
   std::vector<std::unique_ptr<TextCall>> open_;  // under mutex_
   sched::WaitingBytes waiting_{kWaitingMost};    // of prompts for the tokenizer worker; under mutex_
   std::unique_ptr<msg::Inbox> lane_;
-  // Tokenizes what is long, so that shards need not.
+  // Tokenizes what is long, so that shards need not; and what has a form that is not compiled yet, which may take
+  // seconds, on another thread, so that texts do not wait for it.
   std::unique_ptr<base::Workers> tokenizer_worker_ = std::make_unique<base::Workers>(1);
+  std::unique_ptr<base::Workers> compiler_worker_ = std::make_unique<base::Workers>(1);
 };
 
 void TextTensorInbox::put(msg::Call* call) {
@@ -120,14 +122,15 @@ void TextTensorInbox::put(msg::Call* call) {
     open_.push_back(std::move(*text_call));
   }
   if (!is_long) return lane_->put(lent);
-  const uint64_t work = bytes + (lent->structured && !lent->grammar ? base::kCompileWork : 0);
-  tokenizer_worker_->post(
+  const uint64_t extra = lent->structured && !lent->grammar ? base::kCompileWork : 0;
+  base::Workers& worker = extra > 0 ? *compiler_worker_ : *tokenizer_worker_;
+  worker.post(
       [this, lent, tenant = lent->tenant, bytes] {
         begin(*lent);
         std::lock_guard lock(mutex_);
         waiting_.remove(tenant, bytes);
       },
-      {lent->tenant, work});
+      {lent->tenant, bytes + extra});
 }
 
 // A Call that was cancelled meanwhile is the lane's to drop: it counts those.
