@@ -23,6 +23,14 @@ bool past_own_deadline(const H2Exchange& x, base::Time now) {
   return timeout >= kLeast && now - record.began >= timeout / 10 * 9;
 }
 
+// gRPC's core (C++, Python, Ruby, PHP) takes a call's stream id before it writes the head. A call that is cancelled in
+// between is a reset of a stream that the server never sees. §6.4 wants the connection ended for that, and all other
+// calls on it would die; servers made of the same core pass over it. So it is passed over here, behind a request.
+bool cancels_unsent(const H2Connection& connection, int32_t stream, uint32_t code) {
+  if (code != NGHTTP2_CANCEL || connection.last_seen == 0 || stream % 2 == 0) return false;
+  return stream > connection.last_seen && uint32_t(stream - connection.last_seen) <= 2 * connection.limits.streams;
+}
+
 }  // namespace
 
 void H2Receiver::receive(std::string_view bytes) {
@@ -97,7 +105,9 @@ void H2Receiver::on_control(const FrameHead& head, std::string_view payload) {
     case H2Frame::kPing: return on_ping(head, payload);
     case H2Frame::kGoaway: return on_goaway(head);
     case H2Frame::kWindowUpdate: return on_window_update(head, number_in(payload) & kId);
-    case H2Frame::kRstStream: return on_reset(head);
+    case H2Frame::kRstStream:
+      if (!cancels_unsent(connection_, head.stream, number_in(payload))) on_reset(head);
+      return;
     default: return;  // PRIORITY says nothing here (RFC 9113 §5.3.2), and frame_rules.h has looked at it
   }
 }
