@@ -48,6 +48,27 @@ void append_utf8(std::string& out, uint32_t code) {
   }
 }
 
+// The first character of a text that makes it no UTF-8. Most of the text is looked through at the library's speed.
+const char* first_wrong(std::string_view text) {
+  constexpr size_t kPart = 4096, kLongest = 4;
+  const auto follows = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  size_t at = 0;
+  while (text.size() - at > kPart) {
+    size_t end = at + kPart;
+    while (end > at + kPart - kLongest && follows(end)) --end;
+    if (!valid_utf8(text.substr(at, end - at))) break;
+    at = end;
+  }
+  const auto one = [&](size_t length) { return at + length <= text.size() && valid_utf8(text.substr(at, length)); };
+  while (at < text.size()) {
+    size_t length = 1;
+    while (length <= kLongest && !one(length)) ++length;
+    if (length > kLongest) break;
+    at += length;
+  }
+  return text.data() + at;
+}
+
 }  // namespace
 
 // Most names are short and plain ASCII: seen here, before the library has found out which processor it runs on.
@@ -62,7 +83,10 @@ bool valid_utf8(std::string_view text) {
 }
 
 JsonCursor::JsonCursor(std::string_view text) : begin_(text.data()), p_(begin_), end_(begin_ + text.size()) {
-  if (!valid_utf8(text)) fail("text that is not UTF-8");
+  if (text.starts_with("\xEF\xBB\xBF")) p_ += 3;  // RFC 8259 §8.1; PowerShell writes files with it
+  if (valid_utf8(text)) return;
+  p_ = first_wrong(text);
+  fail("text that is not UTF-8");
 }
 
 bool JsonCursor::fail(std::string_view reason) {

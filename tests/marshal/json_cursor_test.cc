@@ -293,6 +293,23 @@ TEST(JsonCursor, OneByteThatIsNoCharacterIsNotUtf8) {
   EXPECT_TRUE(valid_utf8(""));
 }
 
+TEST(JsonCursor, TextThatIsNotUtf8IsFound) {
+  for (size_t at : {0u, 1u, 31u, 4095u, 4096u, 4097u, 9000u}) {
+    std::string text(at, 'a');
+    for (size_t i = 0; i + 1 < at; i += 3) text.replace(i, 2, "\xc3\xa9");
+    for (std::string_view bad : {"\xff", "\xc3", "\xed\xa0\x80", "\x80"})
+      EXPECT_EQ(JsonCursor(text + std::string(bad) + " behind").error().text,
+                "JSON: text that is not UTF-8 at byte " + std::to_string(at));
+  }
+}
+
+// PowerShell's files begin with a mark, and so does what curl sends of them.
+TEST(JsonCursor, AByteOrderMarkIsPassedOver) {
+  EXPECT_TRUE(accepts("\xEF\xBB\xBF{\"a\": 1}"));
+  EXPECT_FALSE(accepts("\xEF\xBB\xBF"));
+  EXPECT_FALSE(accepts("{\"a\": \xEF\xBB\xBF 1}"));
+}
+
 // Whatever is cut off lies on a page that nobody may read.
 TEST(JsonCursor, NothingBehindTheTextIsLookedAt) {
   const std::string_view document =
