@@ -71,7 +71,7 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   spec.instances = instances;
   spec.decoupled = decoupled;
   spec.parameters = parameters;
-  if (iterative) spec.parameters[process::kIterative] = std::to_string(*iterative);
+  if (iterative) spec.parameters[process::kIterative] = *iterative;
   spec.adapters = adapters;
   if (!adapters_folder.empty()) spec.parameters.try_emplace("device", "cpu");  // where adapters run
   spec.configured.versions = versions, spec.configured.file = file, spec.configured.as_triton = as_triton;

@@ -76,7 +76,7 @@ struct ModelConfig {
   std::vector<WarmUpSample> warm_up;  // run by each instance before the model is served
   DagConfig dag;                      // of a pipeline
   std::shared_ptr<msg::SequenceSpec> sequence;  // null: requests stand alone
-  std::optional<uint32_t> iterative;  // a request is a sequence of its own: so many at once; 0: as a batch has rows
+  std::optional<std::string> iterative;         // a request is a sequence of its own: process::kIterative
   std::map<std::string, std::string> parameters;
   std::map<std::string, std::string> parameter_lines;  // of a model.yaml: where each of them stands, "m/model.yaml:7:3"
   // A model that runs here, too, has here whom its Calls go to beside the instances here, as parameters of engine

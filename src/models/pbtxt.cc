@@ -279,12 +279,13 @@ class PbtxtReading {
   // worker does that, with as many at once as there are slots.
   base::Status iterative_sequence() {
     const auto& in = in_.sequence_batching();
-    if (engine() != "python" || in.control_input_size() > 0 || in.state_size() > 0)
+    if (engine() != "python" || in.state_size() > 0)
       return base::failure(base::Code::kUnimplemented,
-                           "field 'sequence_batching.iterative_sequence' is for backend python, without control_input "
-                           "and state");
+                           "field 'sequence_batching.iterative_sequence' is for backend python, without state");
+    auto parameter = read_iterative(in);
+    if (!parameter) return parameter.error();
     out_.batching.dynamic = out_.batching_given = in_.max_batch_size() > 1 && !out_.decoupled;
-    out_.iterative = uint32_t(std::clamp(in.oldest().max_candidate_sequences(), 0, int32_t(sched::kMostCandidates)));
+    out_.iterative = std::move(*parameter);
     return {};
   }
 

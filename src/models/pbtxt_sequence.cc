@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <set>
+#include <string_view>
 
 #include "sched/sequence_inbox.h"
 
@@ -147,7 +149,33 @@ base::Status read_strategy(const Triton& in, msg::SequenceSpec& out) {
   return {};
 }
 
+std::string_view word_of(SequenceControl::Kind kind) {
+  switch (kind) {
+    case SequenceControl::Kind::kStart: return "START";
+    case SequenceControl::Kind::kReady: return "READY";
+    case SequenceControl::Kind::kEnd: return "END";
+    default: return "CORRID";
+  }
+}
+
 }  // namespace
+
+base::Result<std::string> read_iterative(const Triton& in) {
+  constexpr char kBetween = '\x1f';
+  msg::SequenceSpec sequence;
+  if (auto s = read_controls(in, sequence); !s.ok()) return s;
+  std::string out =
+      std::to_string(std::clamp(in.oldest().max_candidate_sequences(), 0, int32_t(sched::kMostCandidates)));
+  for (const auto& control : sequence.controls) {
+    if (control.input.find(kBetween) != std::string::npos) return unfit("the name of a control input");
+    char values[64];
+    std::snprintf(values, sizeof values, "%d%c%.9g%c%.9g", int(control.dtype), kBetween, control.off, kBetween,
+                  control.on);
+    for (std::string_view part : {std::string_view(control.input), word_of(control.kind), std::string_view(values)})
+      out.append(1, kBetween).append(part);
+  }
+  return out;
+}
 
 base::Result<msg::SequenceSpec> read_sequence(const Triton& in) {
   msg::SequenceSpec out;

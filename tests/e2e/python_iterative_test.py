@@ -94,11 +94,37 @@ class TritonPythonModel:
     def execute(self, requests):
         time.sleep(1000)
 '''
+
+
+# START and the others are tensors.
+def controlled(code):
+    return code.replace('''        if request.flags() & 1:
+''', '''        start, ready, there = (request.inputs()[i].as_numpy() for i in (1, 2, 3))
+        assert there.tolist() == [[str(name).encode()]], there
+        assert (start.shape, ready.shape, ready[0, 0]) == ((1, 1), (1, 1), 1), (start, ready)
+        assert (start.dtype, ready.dtype) == (np.float32, np.bool_)
+        if start[0, 0] == 5:
+''').replace('''        self.left = {}
+''', '''        import json
+        self.left = {}
+        config = json.loads(args['model_config'])
+        assert config['sequence_batching']['control_input'][0] == {'name': 'START', 'control': [
+            {'kind': 'CONTROL_SEQUENCE_START', 'int32_false_true': [], 'fp32_false_true': [-5, 5], 'bool_false_true': [],
+             'data_type': 'TYPE_INVALID'}]}, config
+        assert [i['name'] for i in config['input']] == ['N']
+''')
+
+
+CONTROLLED, CONTROLLED_STREAM = controlled(COUNTS), controlled(DECOUPLED)
 WRONG = COUNTS.replace('            return None', '            pass')
 CONFIG = '''name: "%s" backend: "python" max_batch_size: %d %s
 input [{ name: "N" data_type: TYPE_INT32 dims: [1] }]
 output [{ name: "LEFT" data_type: TYPE_INT32 dims: [-1] }, { name: "TOGETHER" data_type: TYPE_INT32 dims: [1] }]'''
 ITERATIVE = 'sequence_batching { iterative_sequence: true }'
+CONTROLS = '''sequence_batching { iterative_sequence: true
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [-5, 5] } }
+  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY bool_false_true: [false, true] } }
+  control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } } }'''
 PATIENCE = ' parameters { key: "process_timeout" value { string_value: "1s" } }'
 MANY = 'model_transaction_policy { decoupled: true } '
 
@@ -109,6 +135,8 @@ def repository():
         for name, code, rows, words in (('once', COUNTS, 4, ITERATIVE), ('wrong', WRONG, 4, ITERATIVE),
                                         ('plain', COUNTS, 4, ''), ('stream', DECOUPLED, 4, MANY + ITERATIVE),
                                         ('narrow', DECOUPLED, 1, MANY + ITERATIVE), ('in_a_loop', IN_A_LOOP, 4, MANY + ITERATIVE),
+                                        ('controlled', CONTROLLED, 4, CONTROLS),
+                                        ('controlled_stream', CONTROLLED_STREAM, 4, MANY + CONTROLS),
                                         ('mischief', MISCHIEF, 4, MANY + ITERATIVE),
                                         ('loop_mischief', MISCHIEF_IN_A_LOOP, 4, MANY + ITERATIVE),
                                         ('patient', MISCHIEF, 1, MANY + ITERATIVE + PATIENCE),
@@ -192,6 +220,13 @@ class Iterative(harness.Case):
             answers = list(pool.map(lambda i: self.ask('once/infer', 3 + i, 'same', said[i]).json(), range(6)))
         self.assertEqual([1] * 6, [answer['outputs'][0]['data'][0] for answer in answers])
 
+    def test_control_inputs_are_there_in_each_execution(self):
+        for model in ('controlled', 'controlled_stream'):
+            with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                answers = list(pool.map(lambda i: self.stream(model, 3 + i, f'r{i}'), range(3)))
+            expected = [[1]] * 3 if model == 'controlled' else [list(range(3 + i, 0, -1)) for i in range(3)]
+            self.assertEqual(expected, [[one[0] if isinstance(one, list) else one for one in answer] for answer in answers])
+
     def test_a_sequence_that_has_not_begun_is_an_error(self):
         for answer in (self.ask('once/infer', 3, 'a', {'sequence_id': 7}).json()['error'],
                        self.stream('stream', 3, 'a', {'sequence_id': 7, 'sequence_end': True})[0]):
@@ -218,6 +253,14 @@ class Iterative(harness.Case):
                 self.assertEqual([1, 2, 3], [step for step, _ in self.stream(model, 3)], (model, n))
                 self.assertLess(time.monotonic() - begin, 5, (model, n))
                 self.leave(slow)
+
+    def test_a_client_that_does_not_read_gives_its_slot_back(self):
+        slow = self.begin('patient', -1)  # it has the only one
+        time.sleep(0.3)
+        begin = time.monotonic()
+        self.assertEqual([1, 2, 3], [step for step, _ in self.stream('patient', 3)])
+        self.assertLess(time.monotonic() - begin, 40)  # ten seconds of grace, up to 30 for what it took before
+        slow.close()
 
     def test_clients_that_leave_leave_nothing_behind(self):
         for model in ('mischief', 'loop_mischief', 'narrow'):

@@ -56,7 +56,7 @@ TEST(SequenceConfig, SequenceBatchingThatCannotWorkIsRefused) {
         << text;
 }
 
-TEST(SequenceConfig, IterativeSequencesAreForPythonModelsWithoutControls) {
+TEST(SequenceConfig, IterativeSequencesAreForPythonModelsWithoutStates) {
   auto slots = [](const std::string& text) {
     auto config = parse_pbtxt(
         "backend: 'python' max_batch_size: 4 sequence_batching { iterative_sequence: true " + text + " }", "p", {});
@@ -77,7 +77,18 @@ TEST(SequenceConfig, IterativeSequencesAreForPythonModelsWithoutControls) {
   EXPECT_TRUE(check(own, "m").ok());
   own.parameters[process::kIterative] = "7";
   EXPECT_EQ(check(own, "m").code, base::Code::kInvalidArgument);
-  EXPECT_NE(slots("state { input_name: 'a' output_name: 'b' }").find("without control_input and state"),
+  EXPECT_NE(slots("state { input_name: 'a' output_name: 'b' }").find("without state"), std::string::npos);
+  EXPECT_EQ(slots("control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 0.5 ] } } "
+                  "control_input { name: 'I' control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }"),
+            "0\x1fS\x1fSTART\x1f"
+            "11\x1f"
+            "0\x1f"
+            "0.5\x1fI\x1f"
+            "CORRID\x1f"
+            "5\x1f"
+            "0\x1f"
+            "1");
+  EXPECT_NE(slots("control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START } }").find("needs two values"),
             std::string::npos);
 }
 

@@ -105,7 +105,9 @@ enum class AnswerKind : uint8_t {
 };
 
 // A parameter of a model.py whose configuration has sequence_batching.iterative_sequence: how many requests take part
-// in its executions at once, 0 for max_batch. No configuration can have a parameter of this name.
+// in its executions at once, 0 for max_batch; then of each control input its name, its kind (START, READY, END or
+// CORRID), the DType's number, and a flag's two values. "\x1f" stands between them. No configuration can have a
+// parameter of this name.
 inline constexpr const char* kIterative = "\x1fiterative_sequence";
 
 // Answers that a child may send to one call of a decoupled model before it gets kCredit, and that it gets to a call of

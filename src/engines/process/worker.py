@@ -743,7 +743,8 @@ LONGEST_PART = 32 << 10
 PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
 WINDOW = 16
 MOST_LATER = 1024
-ITERATIVE = '\x1fiterative_sequence'  # a parameter that configurations cannot have: the server's word (protocol.h)
+UNIT = '\x1f'
+ITERATIVE = UNIT + 'iterative_sequence'  # a parameter that configurations cannot have: the server's word (protocol.h)
 SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
 
 
@@ -936,6 +937,35 @@ class Sender:
         return worker.is_cancelled(self.number)
 
 
+class Control:
+    """A control input of an iterative model (kIterative in protocol.h)."""
+
+    def __init__(self, name, kind, number, off, on):
+        self.name, self.kind, self.type = name, kind, int(number)
+        self.values = float(off), float(on)
+
+    def tensor(self, request, shape):
+        if self.kind == 'CORRID':
+            value = request._correlation_id
+            if self.type == BYTES:
+                value = str(value).encode()
+            elif NUMPY[self.type].itemsize == 4:
+                value &= 0x7fffffff
+        else:
+            flags = {'START': request._flags & 1, 'END': request._flags & 2, 'READY': 1}
+            value = self.values[bool(flags[self.kind])]
+        return Tensor(self.name, np.full(shape, value, NUMPY[self.type]))
+
+    def config(self):
+        control = {'kind': f'CONTROL_SEQUENCE_{self.kind}', 'int32_false_true': [], 'fp32_false_true': [],
+                   'bool_false_true': [], 'data_type': 'TYPE_INVALID'}
+        if self.kind == 'CORRID':
+            control['data_type'] = 'TYPE_' + TYPES[self.type]
+        else:
+            control[f'{TYPES[self.type].lower()}_false_true'] = [NUMPY[self.type].type(value).item() for value in self.values]
+        return {'name': self.name, 'control': [control]}
+
+
 class Worker:
     def __init__(self):
         self.socket = socket.socket(fileno=3)
@@ -957,6 +987,7 @@ class Worker:
         # execute(). Where it is decoupled, `active` are those, `waiting` those of a kRun that come after them, which has
         # not been returned yet: `unreturned`. `working`: the server may count the time of an execute().
         self.slots = self.most = 0
+        self.controls = []  # of an iterative model, Control
         self.active, self.waiting, self.unreturned, self.working = [], collections.deque(), None, False
         self.stepping = None  # the thread of a decoupled one's executions
         # Correlation ids: also those of other processes differ, which may make requests to the same model.
@@ -1289,7 +1320,9 @@ class Worker:
                   'model_transaction_policy': {'decoupled': bool(decoupled)}}
         iterative = parameters.pop(ITERATIVE, None)
         if iterative:
-            config['sequence_batching'] = {'iterative_sequence': True}
+            slots, *controls = iterative['string_value'].split(UNIT)
+            self.controls = [Control(*controls[at:at + 5]) for at in range(0, len(controls), 5)]
+            config['sequence_batching'] = {'iterative_sequence': True, 'control_input': [c.config() for c in self.controls]}
         elif dynamic:
             config['dynamic_batching'] = {}
         model_class = self.import_model()
@@ -1297,8 +1330,8 @@ class Worker:
         self.decoupled = using_decoupled_model_transaction_policy(config)
         self.kinds = {t['name']: TYPES.index(t['data_type'].removeprefix('TYPE_')) for t in config['output']}
         if iterative:
-            self.most = max(1, config['max_batch_size'])
-            self.slots = int(iterative['string_value']) or self.most
+            self.most, self.batched = max(1, config['max_batch_size']), config['max_batch_size'] > 0
+            self.slots = int(slots) or self.most
         self.model = model_class()
         if hasattr(self.model, 'initialize'):
             self.model.initialize({
@@ -1444,7 +1477,7 @@ class Worker:
             for request in left:
                 if request._again and request.is_cancelled():
                     made[request._number] = InferenceResponse(error=TritonError('cancelled', TritonError.CANCELLED))
-                request._again, request._flags = False, 0
+                self.again(request)
         return [made[r._number] for r in requests]
 
     def begin_sequence(self, request):
@@ -1457,7 +1490,22 @@ class Worker:
                 f'inference request for sequence {said} must specify the START flag: to a model of iterative sequences each '
                 'request is one', TritonError.INVALID_ARG))
         request._correlation_id, request._flags = next(self.ids), start | (request._flags & end if said else 0)
+        self.add_controls(request)
         return None
+
+    def add_controls(self, request):
+        """The control inputs, as its next execute() is to see them."""
+        if not self.controls:
+            return
+        names = {control.name for control in self.controls}
+        own = [tensor for tensor in request._inputs if tensor._name not in names]
+        shape = (own[0]._shape[0] if own and own[0]._shape else 1, 1) if self.batched else (1,)
+        request._inputs = own + [control.tensor(request, shape) for control in self.controls]
+
+    def again(self, request):
+        """It is in another execute(), which is not its first."""
+        request._again, request._flags = False, 0
+        self.add_controls(request)
 
     def responses_of_one(self, requests):
         """One response for each request of an execute(), whatever the model does."""
@@ -1632,7 +1680,7 @@ class Worker:
         for request in requests:
             if request._again and not request._sender.over:
                 self.active.append(request)
-            request._again, request._flags = False, 0
+            self.again(request)
 
     def next_of_iterative(self):
         """The next order. Until there is one, the model works."""
