@@ -24,6 +24,16 @@ base::Status read_initial_state(const ModelFolder& folder, msg::SequenceSpec::St
   return {};
 }
 
+// An engine that takes any tensors (identity) looks at no control, and would give them back.
+base::Status drop_controls(msg::ModelSpec& spec, msg::SequenceSpec& sequences) {
+  if (!sequences.states.empty())
+    return base::failure(base::Code::kUnimplemented, "engine '" + spec.engine + "' keeps no states of sequences");
+  for (const auto& control : sequences.controls)
+    std::erase_if(spec.inputs, [&](const auto& input) { return input.name == control.input; });
+  sequences.controls.clear();
+  return {};
+}
+
 }  // namespace
 
 // Each instance by itself, where it keeps the states of sequences; else all of them as one.
@@ -47,9 +57,11 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_sequences(const Plan& pl
                                                                   Instances instances,
                                                                   std::shared_ptr<bus::Served> served) const {
   auto sequences = std::make_shared<msg::SequenceSpec>(*plan.config.sequence);
-  if (instances.engines.empty() || spec.any_tensors || spec.decoupled)
+  if (instances.engines.empty() || spec.decoupled)
     return base::failure(base::Code::kUnimplemented,
                          "sequence_batching goes with models of tensors that answer each request once");
+  if (spec.any_tensors)
+    if (auto s = drop_controls(spec, *sequences); !s.ok()) return s;
   sched::share_batches(spec, *sequences);
   auto seen = sched::without_sequence_tensors(spec, *sequences);
   if (!seen) return seen.error();

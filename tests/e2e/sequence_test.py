@@ -216,5 +216,34 @@ class Slots(Sequencing):
         self.assertLess(self.server.rss() - before, 200 << 20)
 
 
+IDENTITY = '''backend: "identity" max_batch_size: 4 %s
+input [{ name: "INPUT" data_type: TYPE_INT32 dims: [1] }]
+output [{ name: "OUTPUT" data_type: TYPE_INT32 dims: [1] }]
+sequence_batching { direct { } control_input { name: "START" control { kind: CONTROL_SEQUENCE_START
+  int32_false_true: [0, 1] } } }'''
+
+
+class OfIdentity(Sequencing):
+    """Triton's stand-in for a model, which looks at no control, follows the rules of sequences, inline and in a lane."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+        for name, more in ('inline', ''), ('slow', 'parameters { key: "delay_us" value { string_value: "1000" } }'):
+            (folder / name / '1').mkdir(parents=True)
+            (folder / name / 'config.pbtxt').write_text(IDENTITY % more)
+        cls.repository = folder
+        super().setUpClass()
+
+    def test_its_requests_are_those_of_sequences(self):
+        for model in ('inline', 'slow'):
+            answer = self.rest(model, 5, sequence_id=7, sequence_start=True).json()
+            self.assertEqual(['OUTPUT'], [o['name'] for o in answer['outputs']])
+            self.assertEqual([6, 7], [self.infer(model, 6, 7), self.infer(model, 7, 7, end=True)])
+            self.assertEqual(f"inference request for sequence 7 to model '{model}' {NOT_STARTED}",
+                             self.refused(model, 8, 7).details())
+            self.assertEqual(['INPUT'], [i['name'] for i in curl(self.server.url(f'/v2/models/{model}')).json()['inputs']])
+
+
 if __name__ == '__main__':
     harness.main()
