@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/release.h"
 
 namespace weir::sched {
 namespace {
@@ -123,8 +124,9 @@ void FairQueue::forget(Slot slot) {
   calls_[slot].next = free_;
   free_ = slot;
   if (size_ > 0 || calls_.size() <= kFewCalls) return;
-  calls_ = {}, free_ = kNone;
-  for (auto& line : lines_) line.rounds = {};
+  base::release(calls_);
+  free_ = kNone;
+  for (auto& line : lines_) base::release(line.rounds);
 }
 
 FairQueue::Slot FairQueue::surplus(uint64_t id) const {

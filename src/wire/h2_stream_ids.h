@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/release.h"
 #include "base/sip_hash.h"
 
 namespace weir::wire {
@@ -70,7 +71,9 @@ class H2StreamIds {
   }
   // Gives memory back, while nothing is open.
   void shrink() {
-    if (size_ == 0) places_ = {}, mask_ = 0, homes_ = Homes::kInOrder;
+    if (size_ > 0) return;
+    base::release(places_);
+    mask_ = 0, homes_ = Homes::kInOrder;
   }
 
  private:

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/heap_in_use.h"
+
 namespace weir::sched {
 namespace {
 
@@ -239,6 +241,22 @@ TEST(FairQueue, DoesAsANaiveOneDoes) {
       ASSERT_EQ(q.fair.size(), naive.calls.size());
     }
   }
+}
+
+TEST(FairQueue, AnEmptyQueueGivesBackWhatManyCallsHaveTaken) {
+  Queue q;
+  q.put(1);
+  q.serve();
+  const size_t before = support::heap_in_use();
+  if (before == 0) GTEST_SKIP() << "a sanitizer's malloc";
+  std::vector<Slot> slots;
+  for (int i = 0; i < 20'000; ++i) slots.push_back(q.fair.push(1, 1));
+  EXPECT_GT(support::heap_in_use(), before + 1'000'000);
+  for (Slot slot : slots) q.fair.serve(slot);
+  slots = std::vector<Slot>();
+  EXPECT_LT(support::heap_in_use(), before + 100'000);
+  EXPECT_EQ(q.put(2), 1u);
+  EXPECT_EQ(q.serve(), 2u);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // HTTP/2: a connection that has been idle, and what it has given back meanwhile.
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "support/h2_client.h"
 #include "support/h2_service.h"
+#include "support/heap_in_use.h"
 
 namespace weir::test {
 namespace {
@@ -32,6 +35,22 @@ TEST(H2Idle, AfterAnIdleTimeAConnectionGoesOnWhereItWas) {
     }
     EXPECT_TRUE(c.goaways.empty());
   }
+}
+
+// Its end gives back the codec itself and the packed state of its coders, little more.
+TEST(H2Idle, AConnectionHoldsLittle) {
+  constexpr size_t kMany = 200;  // malloc keeps the first few of each size for itself
+  std::vector<std::unique_ptr<Server>> servers;
+  for (size_t i = 0; i < kMany; ++i) {
+    Server& s = *servers.emplace_back(std::make_unique<Server>());
+    s.feed(opening() + get(1) + get(3));
+    s.take();
+    s.advance(3s);
+  }
+  const size_t idle = support::heap_in_use();
+  if (idle == 0) GTEST_SKIP() << "a sanitizer's malloc";
+  for (auto& s : servers) s->codec.reset();
+  EXPECT_LT((idle - support::heap_in_use()) / kMany, 2500u);
 }
 
 // Its client may ask again, elsewhere, for all that its GOAWAY does not name.

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/heap_in_use.h"
 #include "wire/h2_stream_ids.h"
 
 namespace weir::test {
@@ -46,6 +47,18 @@ TEST(H2StreamIds, ALongRowIsNotLookedAtForOneThatIsAstray) {
   EXPECT_EQ(ids.find((1 << 20) + 1), nullptr);
   ids.take_out((1 << 20) + 19'997);
   EXPECT_EQ(ids.most_steps(), 1u);
+}
+
+TEST(H2StreamIds, AnEmptyTableGivesItsMemoryBack) {
+  Ids ids;
+  for (int32_t id = 1; id < 20'000; id += 2) ids.put(id, kSome);
+  for (int32_t id = 1; id < 20'000; id += 2) ids.take_out(id);
+  const size_t before = support::heap_in_use();
+  if (before == 0) GTEST_SKIP() << "a sanitizer's malloc";
+  ids.shrink();
+  EXPECT_LT(support::heap_in_use() + 100'000, before);
+  ids.put(1, kSome);
+  EXPECT_EQ(*ids.find(1), kSome);
 }
 
 TEST(H2StreamIds, AnyOrderOfBeginningsAndEndsIsThatOfAMap) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/release.h"
 
 namespace weir::process {
 namespace {
@@ -188,7 +189,7 @@ bool SideChannel::control_models(const Message& message, std::string_view bytes)
     DocumentReader in(bytes);
     status = begin(message, in);
   }
-  parts_ = {};
+  base::release(parts_);
   charge_.clear();
   if (status.ok()) return true;
   replies_->send(message.number, status, {});
