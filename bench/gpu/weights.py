@@ -90,7 +90,7 @@ LLAMAS = {
     'tiny 1B': Llama(320, 64, 2, 2, 1, 64, 96, True),
     'tiny 8B': Llama(320, 128, 2, 2, 1, 64, 96, False),
 }
-MIXTURES = {  # measured without files: tests/gpu/model.cc
+MIXTURES = {  # measured without files: tests/gpu/model_bench.cc
     '30B-A3B, 12 layers': Mixture(151936, 2048, 12, 32, 4, 128, 768, False, 8192, 128, 8),  # a quarter of Qwen3's
 }
 BERTS = {
