@@ -31,9 +31,9 @@ WARP, REGISTER_UNIT, SHARED_UNIT = 32, 256, 128
 THREADS = {'add_norm_kernel': 1024}
 USUAL_THREADS = 256
 DYNAMIC = {'decode_kernel<64u>': (4 * 3 * 2 * 16 * 64 + 8 * 72) * 2, 'decode_kernel<128u>': (4 * 2 * 2 * 16 * 128 + 8 * 136) * 2,
-           'decode_kernel<256u>': (2 * 2 * 2 * 16 * 256 + 8 * 264) * 2,
+           'decode_kernel<96u>': (4 * 2 * 2 * 16 * 96 + 8 * 104) * 2, 'decode_kernel<256u>': (2 * 2 * 2 * 16 * 256 + 8 * 264) * 2,
            'prefill_kernel<64u>': (64 + 4 * 64) * 64 * 2, 'prefill_kernel<128u>': (64 + 4 * 64) * 128 * 2,
-           'prefill_kernel<256u>': (64 + 4 * 32) * 256 * 2,
+           'prefill_kernel<96u>': (64 + 4 * 64) * 96 * 2, 'prefill_kernel<256u>': (64 + 4 * 32) * 256 * 2,
            **{f'grouped_kernel<{rows}u, {into}>': stages * (rows + 128) * 64 * 2
               for rows, stages in ((16, 4), (64, 3), (128, 3)) for into in (0, 1)}}
 

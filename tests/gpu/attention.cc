@@ -66,7 +66,7 @@ void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
   uint32_t parts = captured_parts(longest, 8192);
   auto memory = part_memory(rows, heads, dim, parts);
   auto room = lab.room(memory.bytes);
-  Both arrived(lab, std::vector<uint32_t>(rows * kv_heads));
+  Both arrived(lab, std::vector<uint32_t>(rows * kv_heads * head_blocks(heads, kv_heads)));
   auto at = [&](size_t offset) { return reinterpret_cast<float*>(room.data() + offset); };
   std::vector<uint32_t> begins(rows);
   for (uint32_t i = 0; i < rows; ++i) begins[i] = i * cache.width;
@@ -87,7 +87,8 @@ void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 }
 
 // Rows whose newest position is not in the cache yet: their queries, keys and values come as products. The same as
-// rope_store and then attention, but for roundings on the way.
+// rope_store and then attention, but for roundings on the way. kPart: heads turn in part.
+enum With : uint32_t { kBias = 1, kNorms = 2, kPart = 4 };
 void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t with, uint32_t block) {
   std::vector<uint32_t> has{1, 17, 256, 0, 257, 300};
   Both lengths(lab, has);
@@ -107,7 +108,7 @@ void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
   Both qkv(lab, some_bf16(lab, rows * width)), q_norm(lab, some_bf16(lab, dim)), k_norm(lab, some_bf16(lab, dim));
   Both bias(lab, some_floats(lab, width));
   Both<Bf16> out(lab, size_t(rows) * heads * dim);
-  Both arrived(lab, std::vector<uint32_t>(rows * kv_heads));
+  Both arrived(lab, std::vector<uint32_t>(rows * kv_heads * head_blocks(heads, kv_heads)));
   const uint32_t parts = captured_parts(300, 8192);
   auto memory = part_memory(rows, heads, dim, parts);
   auto room = lab.room(memory.bytes);
@@ -118,21 +119,22 @@ void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
     a.tables = cache.tables.at(s), a.lengths = lengths.at(s);
     a.part_out = in_room(memory.out), a.part_max = in_room(memory.max), a.part_sum = in_room(memory.sum);
     a.rows = rows, a.heads = heads, a.kv_heads = kv_heads, a.dim = dim;
-    a.table_width = cache.width, a.block_size = block, a.parts = parts, a.window = with & 1 ? 40 : 0;
+    a.table_width = cache.width, a.block_size = block, a.parts = parts, a.window = with & kBias ? 40 : 0;
     a.scale = 1 / std::sqrt(float(dim));
     RopeStore& turn = a.turn;
     turn.qkv = qkv.at(s), turn.frequencies = frequencies.at(s), turn.positions = positions.at(s);
     turn.slots = slots.at(s), turn.tokens = rows, turn.scale = 1.25f;
     turn.heads = heads, turn.kv_heads = kv_heads, turn.dim = dim;
-    if (with & 1) turn.bias = bias.at(s);
-    if (with & 2) turn.q_norm = q_norm.at(s), turn.k_norm = k_norm.at(s), turn.epsilon = 1e-6f;
+    if (with & kBias) turn.bias = bias.at(s);
+    if (with & kNorms) turn.q_norm = q_norm.at(s), turn.k_norm = k_norm.at(s), turn.epsilon = 1e-6f;
+    if (with & kPart) turn.pairs = dim / 4 + 8;
     return a;
   });
-  const std::string words = words_of(heads, kv_heads, dim, with & 1);
+  const std::string words = words_of(heads, kv_heads, dim, with & kBias);
   // A query or a key that is rounded the other way moves a score.
   lab.check("decode attention, turned" + words, out.error(lab), 4 * kOneStep);
   lab.check("decode attention, turned, keys" + words, stored_error(lab, cache.k), kOneStep);
-  lab.check("decode attention, turned, values" + words, stored_error(lab, cache.v), with & 1 ? kOneStep : 0);
+  lab.check("decode attention, turned, values" + words, stored_error(lab, cache.v), with & kBias ? kOneStep : 0);
   lab.check("decode attention, counters" + words, arrived.error(lab), 0);
 }
 
@@ -176,10 +178,11 @@ void check_attention(Lab& lab) {
   struct Heads {
     uint32_t heads, kv_heads, dim, block;
   };
-  std::vector<Heads> all{{4, 1, 64, 16}, {3, 1, 128, 16}, {2, 2, 256, 32}, {5, 1, 256, 16}, {7, 1, 64, 12}};
+  std::vector<Heads> all{{4, 1, 64, 16}, {3, 1, 128, 16}, {2, 2, 256, 32}, {5, 1, 256, 16},
+                         {7, 1, 64, 12}, {4, 2, 96, 16},  {24, 2, 64, 16}};
   if (lab.scale == Lab::Scale::kFull)
-    all = {{32, 8, 64, 16}, {32, 8, 128, 16}, {64, 8, 128, 16}, {16, 8, 128, 32},
-           {8, 8, 256, 16}, {16, 2, 256, 16}, {14, 2, 64, 16},  {24, 8, 128, 12}};
+    all = {{32, 8, 64, 16}, {32, 8, 128, 16}, {64, 8, 128, 16}, {16, 8, 128, 32}, {8, 8, 256, 16},  {16, 2, 256, 16},
+           {14, 2, 64, 16}, {24, 8, 128, 12}, {32, 32, 96, 16}, {12, 4, 96, 12},  {64, 4, 128, 16}, {24, 2, 64, 16}};
   for (auto [heads, kv_heads, dim, block] : all)
     for (uint32_t window : {0u, 40u, 200u}) {
       for (uint32_t longest : {kPartition, lab.scale == Lab::Scale::kFull ? 1200u : 300u})
@@ -188,7 +191,7 @@ void check_attention(Lab& lab) {
       check_prefill(lab, heads / kv_heads * some, some, dim, window, block);
     }
   for (auto [heads, kv_heads, dim, block] : all)
-    for (uint32_t with : {0u, 1u, 2u, 3u}) check_turned(lab, heads, kv_heads, dim, with, block);
+    for (uint32_t with : {0u, 1u, 2u, 3u, 4u, 7u}) check_turned(lab, heads, kv_heads, dim, with, block);
 }
 
 }  // namespace weir::gpu

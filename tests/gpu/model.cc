@@ -153,6 +153,10 @@ void check_model(Lab& lab) {
     Shape qwen = random_shape(200, 192, 2, 3, 1, 64, 128);
     qwen.qk_norm = true, qwen.tied = false, qwen.windows[1] = 20;
     check_random(lab, "three heads in a group, head norms, a window", qwen);
+    Shape phi = random_shape(200, 128, 2, 2, 1, 96, 128);
+    phi.rope.frequencies.resize(24), phi.rope.scale = 1.2f;
+    check_random(lab, "heads of 96 that turn in part", phi);
+    check_random(lab, "twelve heads in a group", random_shape(200, 64, 2, 12, 1, 64, 64));
     check_mixtures(lab, random_shape(200, 128, 2, 2, 1, 64, 128), 40);
     return check_encoder_models(lab);
   }
@@ -163,6 +167,11 @@ void check_model(Lab& lab) {
   qwen.qk_norm = true, qwen.tied = false;
   std::fill(qwen.windows.begin(), qwen.windows.end(), 50);
   check_random(lab, "head norms and a window", qwen);
+  Shape phi = random_shape(1000, 384, 2, 4, 4, 96, 1024);
+  check_random(lab, "heads of 96", phi);
+  phi.rope.frequencies.resize(32), phi.rope.scale = 1.2f;
+  check_random(lab, "heads of 96 that turn in part", phi);
+  check_random(lab, "sixteen heads in a group", random_shape(1000, 512, 2, 32, 2, 128, 1024));
   check_demo(lab);
   check_encoder_models(lab);
 }

@@ -63,7 +63,8 @@ void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
   lab.check("patch" + shape, stream.error(lab), 0);
 }
 
-void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, uint32_t dim) {
+// `pairs`: dimensions that turn against others, or 0.
+void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t pairs = 0) {
   std::string shape = " " + std::to_string(heads) + "/" + std::to_string(kv_heads) + "x" + std::to_string(dim);
   Both qkv(lab, some_bf16(lab, size_t(tokens) * (heads + 2 * kv_heads) * dim));
   std::vector<float> turns(dim / 2);
@@ -83,6 +84,7 @@ void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, ui
       a.qkv = qkv.at(s), a.frequencies = frequencies.at(s), a.positions = positions.at(s), a.slots = slots.at(s);
       a.q = q.at(s), a.k_cache = k.at(s), a.v_cache = v.at(s);
       a.tokens = tokens, a.heads = heads, a.kv_heads = kv_heads, a.dim = dim, a.scale = 1.25f;
+      a.pairs = pairs;
       if (with & 1) a.bias = bias.at(s);
       if (with & 2) a.q_norm = q_norm.at(s), a.k_norm = k_norm.at(s), a.epsilon = 1e-6f;
       return a;
@@ -108,6 +110,9 @@ void check_rows(Lab& lab) {
   check_rope(lab, tokens, full ? 32 : 6, full ? 8 : 2, 128);
   check_rope(lab, tokens, full ? 8 : 3, full ? 8 : 3, 256);
   check_rope(lab, tokens, 3, 1, 20);
+  check_rope(lab, tokens, 3, 1, 20, 6);
+  check_rope(lab, tokens, 4, 2, 96);
+  check_rope(lab, tokens, 4, 2, 128, 48);
 }
 
 }  // namespace weir::gpu

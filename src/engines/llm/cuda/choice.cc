@@ -27,7 +27,6 @@ std::string_view only_on_cpu(const Shape& s) {
   if (s.norms_less_one) return "norms' weights less 1";
   if (s.activation != Activation::kSilu) return "gates by another curve than silu";
   if (s.local_rope) return "two rotary bases";
-  if (s.rope.frequencies.size() * 2 != s.head_dim) return "heads that turn in part";
   if (s.attention_cap > 0 || s.logits_cap > 0) return "soft caps";
   if (!s.experts) return {};
   if (s.experts->biased) return "biases of experts";
@@ -72,6 +71,8 @@ base::Status check_widths(const Shape& s, const device::Device& device) {
   if (!has_attention(s.heads, s.kv_heads, s.head_dim))
     return no(std::to_string(s.heads) + " heads over " + std::to_string(s.kv_heads) + " of " +
               std::to_string(s.head_dim));
+  if (const size_t pairs = s.rope.frequencies.size(); pairs % kTurnedTogether)
+    return no("a head of which " + std::to_string(2 * pairs) + " dimensions turn");
   if (const uint32_t width = odd_width(s)) return no("a width of " + std::to_string(width));
   return {};
 }

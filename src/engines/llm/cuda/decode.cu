@@ -1,8 +1,9 @@
 // Decode attention over paged keys and values on tensor cores, split along the sequence.
 //
-// A block takes one row, one key head with all query heads that share it, and one part of kPartition positions, so that
+// A block takes one row, one key head with the query heads that share it, and one part of kPartition positions, so that
 // every key and value is read once. The heads are the rows of the products, of which a tensor core has sixteen and we
-// eight at most; that half of its work is idle costs nothing beside the memory. A warp takes every so many-th slice of
+// eight at most; that half of its work is idle costs nothing beside the memory. Of a key head that more than eight share
+// several blocks take eight each: they run side by side, so that the second finds the keys in the cache. A warp takes every so many-th slice of
 // 16 positions by itself: its next slices are on their way into shared memory while it uses one, and no warp waits for
 // another before the end. Parts and slices begin at fixed multiples of positions whatever the batch is, and parts are
 // merged in order by the block that comes last: a row's result is the same alone and in any batch. Scores are in units
@@ -19,7 +20,7 @@ namespace weir::llm::cuda {
 namespace {
 
 constexpr uint32_t kSlice = 16;  // positions that a warp takes together
-constexpr uint32_t kHeads = kMostHeadsPerGroup;
+constexpr uint32_t kHeads = kHeadsTogether;
 static_assert(kHeads == 8 && kPartition % kSlice == 0);
 
 template <uint32_t kDim>
@@ -41,7 +42,7 @@ constexpr size_t kShared =
 // Element 8 * chunk of a position.
 template <uint32_t kDim>
 __device__ uint32_t at(uint32_t row, uint32_t chunk) {
-  return row * kDim + (chunk ^ (row & 7)) * 8;
+  return swizzled<kDim>(row, chunk);
 }
 
 // A weighted sum of values over the sum of the weights.
@@ -51,12 +52,16 @@ __device__ Bf16 finished(float all, float total) { return narrow(total > 0 ? all
 struct Part {
   uint32_t row, kv_head, index;
   uint32_t group;  // query heads
-  size_t head;     // the first of them, among all rows' heads
+  uint32_t first;  // of them, among the row's
+  size_t head;     // and among all rows'
   uint32_t length, from, end;
 
-  __device__ explicit Part(const DecodeAttention& a)
-      : row(blockIdx.x), kv_head(blockIdx.y), index(blockIdx.z), group(a.heads / a.kv_heads) {
-    head = size_t(row) * a.heads + kv_head * group;
+  __device__ explicit Part(const DecodeAttention& a) : row(blockIdx.x), index(blockIdx.z) {
+    const uint32_t all = a.heads / a.kv_heads, blocks = (all + kHeads - 1) / kHeads;
+    kv_head = blockIdx.y / blocks;
+    const uint32_t before = blockIdx.y % blocks * kHeads;
+    group = min(kHeads, all - before), first = kv_head * all + before;
+    head = size_t(row) * a.heads + first;
     length = a.lengths[row];
     const uint32_t begin = index * kPartition;
     end = min(length, begin + kPartition);
@@ -213,7 +218,7 @@ __device__ void take_slices(Running<kDim>& mine, Bf16* slices, const DecodeAtten
 // The group's queries, one row each and zeros behind them; first the row's own key and value go into the cache.
 template <uint32_t kDim>
 __device__ void load_queries(Bf16* queries, const DecodeAttention& a, const Part& part) {
-  constexpr uint32_t kLanes = kDim / kTurnedPer, kTeams = kWarp / kLanes;
+  constexpr uint32_t kLanes = kTurnedLanes<kDim>, kTeams = kWarp / kLanes;
   const uint32_t lane = threadIdx.x % kWarp, team = lane / kLanes;
   __shared__ Turn<kDim> turn;
   TurnedHead<kDim> turned{a.turn, turn, part.row, lane % kLanes * kTurnedPer};
@@ -229,12 +234,12 @@ __device__ void load_queries(Bf16* queries, const DecodeAttention& a, const Part
     float q[kTurnedPer] = {};
     const uint32_t head = min(g + team, part.group - 1);
     if (a.turn.qkv)
-      turned.get(q, part.kv_head * part.group + head, a.turn.q_norm);
-    else
+      turned.get(q, part.first + head, a.turn.q_norm);
+    else if (turned.holds())
       load(q, a.q + (part.head + head) * kDim + turned.at);
     if (g + team >= part.group)
       for (float& value : q) value = 0;
-    store(queries + (g + team) * kQueryRow<kDim> + turned.at, q);
+    if (turned.holds()) store(queries + (g + team) * kQueryRow<kDim> + turned.at, q);
   }
   __syncthreads();
 }
@@ -256,13 +261,13 @@ __device__ void attend(const DecodeAttention& a, const Part& part) {
   results.merge(a, part);
 }
 
-// Whether this block is the last of its row's and head's to arrive, of `parts`: it sees what the others have written.
+// Whether this block is the last of its row's and heads' to arrive, of `parts`: it sees what the others have written.
 __device__ bool comes_last(const DecodeAttention& a, uint32_t parts) {
   __shared__ bool last;
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    uint32_t* arrived = a.arrived + blockIdx.x * a.kv_heads + blockIdx.y;
+    uint32_t* arrived = a.arrived + blockIdx.x * gridDim.y + blockIdx.y;
     last = atomicAdd(arrived, 1u) + 1 == parts;
     if (last) *arrived = 0;
   }
@@ -309,26 +314,31 @@ __global__ void __launch_bounds__(kThreads<kDim>) decode_kernel(DecodeAttention 
 
 template <uint32_t kDim>
 Code start(const Launch& launch, const DecodeAttention& a) {
-  return run(launch, decode_kernel<kDim>, dim3(a.rows, a.kv_heads, a.parts), kThreads<kDim>, kShared<kDim>, a);
+  const dim3 grid(a.rows, a.kv_heads * head_blocks(a.heads, a.kv_heads), a.parts);
+  return run(launch, decode_kernel<kDim>, grid, kThreads<kDim>, kShared<kDim>, a);
+}
+
+// Lanes hold eight dimensions, which turn against eight others.
+bool can_turn(const RopeStore& turn, uint32_t dim) {
+  return turn.dim == dim && !turn.q_norm == !turn.k_norm && turn.pairs % kTurnedPer == 0 && 2 * turn.pairs <= dim;
 }
 
 }  // namespace
 
 Code decode_attention(const Launch& launch, const DecodeAttention& a) {
-  if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.heads / a.kv_heads > kMostHeadsPerGroup ||
-      a.heads > 65535 || a.block_size == 0 || a.parts == 0 || a.parts > 65535)
-    return kBadShape;
-  if ((a.parts > 1 && !a.arrived) || (a.turn.qkv && (a.turn.dim != a.dim || !a.turn.q_norm != !a.turn.k_norm)))
+  if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.heads > 65535 || a.block_size == 0 || a.parts == 0 ||
+      a.parts > 65535 || (a.parts > 1 && !a.arrived) || (a.turn.qkv && !can_turn(a.turn, a.dim)))
     return kBadShape;
   if (a.rows == 0) return 0;
   return a.dim == 64    ? start<64>(launch, a)
+         : a.dim == 96  ? start<96>(launch, a)
          : a.dim == 128 ? start<128>(launch, a)
          : a.dim == 256 ? start<256>(launch, a)
                         : Code(kBadShape);
 }
 
 Code load_decode(int32_t device) {
-  return load_kernels(device, decode_kernel<64>, decode_kernel<128>, decode_kernel<256>);
+  return load_kernels(device, decode_kernel<64>, decode_kernel<96>, decode_kernel<128>, decode_kernel<256>);
 }
 
 }  // namespace weir::llm::cuda

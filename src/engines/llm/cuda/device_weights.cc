@@ -180,7 +180,7 @@ DeviceWeights read_model(const Shape& shape, const Readouts& readouts, const Sto
   if (!shape.encoder) w.head = shape.tied ? w.embedding : read.matrix({{"lm_head", shape.vocabulary}}, shape.hidden);
   w.norm = read.vector(root + "norm.weight", shape.hidden);
   w.frequencies = read.floats(shape.rope.frequencies);
-  if (!shape.unturned.empty()) w.no_frequencies = read.floats(std::vector<float>(shape.head_dim / 2));
+  if (has_unturned(shape)) w.no_frequencies = read.floats(std::vector<float>(shape.head_dim / 2));
   if (!readouts.vectors.empty()) w.readouts = read.floats(readouts.vectors);
   for (uint32_t i = 0; i < shape.layers && upload.status.ok(); ++i)
     w.layers.push_back(read_layer(shape, i, root + "layers." + std::to_string(i) + ".", read));

@@ -14,6 +14,9 @@ namespace weir::llm::cuda {
 // and zeros up to a width that products like.
 constexpr uint32_t scores_of(const ExpertShape& e) { return (e.count + uint32_t(e.shared_width > 0) + 7) / 8 * 8; }
 
+// Whether there are layers whose heads do not turn at all.
+inline bool has_unturned(const Shape& shape) { return !shape.unturned.empty() || shape.rope.frequencies.empty(); }
+
 // Addresses on the device; null where the model has no such parameter.
 struct DeviceExperts {
   const Bf16* router = nullptr;                    // [scores_of][hidden]; null: the layer is no mixture

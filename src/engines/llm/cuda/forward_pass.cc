@@ -29,7 +29,7 @@ Status ForwardPass::reserve_parts(uint32_t rows, uint32_t parts, uint64_t most) 
 }
 
 Status ForwardPass::zero_arrived(uint32_t rows) {
-  const size_t bytes = size_t(rows) * shape_.kv_heads * sizeof(uint32_t);
+  const size_t bytes = size_t(rows) * shape_.kv_heads * head_blocks(shape_.heads, shape_.kv_heads) * sizeof(uint32_t);
   auto made = queue_.device().buffer(bytes);
   if (!made) return made.error();
   arrived_ = std::move(*made), most_at_once_ = rows;

@@ -14,20 +14,21 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 10;
+inline constexpr uint32_t kKernelsAbi = 11;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
-inline constexpr uint32_t kNoSlot = UINT32_MAX;    // of a row that only fills a graph's batch: writes nothing
-inline constexpr uint32_t kNoToken = UINT32_MAX;   // in the place of an id: there is none
-inline constexpr uint32_t kNoIndex = UINT32_MAX;   // in the place of an index: there is none
-inline constexpr uint32_t kPartition = 256;        // positions that one part of a decode attention looks at
-inline constexpr uint32_t kMostHeadsPerGroup = 8;  // query heads that share a key head
-inline constexpr uint32_t kNormRows = 2;           // that a norm_matmul takes
-inline constexpr uint32_t kQueryTile = 64;         // queries of a chunk that a prefill attention takes together
-inline constexpr uint32_t kMostTop = 128;          // likeliest tokens that are told
-inline constexpr uint32_t kBadShape = 1;           // cudaErrorInvalidValue
-inline constexpr uint32_t kRefused = 801;          // cudaErrorNotSupported: the library has no way to do it
-inline constexpr uint32_t kNoLibrary = 303;        // of matmul_open: libcublasLt is not there, or is another one
+inline constexpr uint32_t kNoSlot = UINT32_MAX;   // of a row that only fills a graph's batch: writes nothing
+inline constexpr uint32_t kNoToken = UINT32_MAX;  // in the place of an id: there is none
+inline constexpr uint32_t kNoIndex = UINT32_MAX;  // in the place of an index: there is none
+inline constexpr uint32_t kPartition = 256;       // positions that one part of a decode attention looks at
+inline constexpr uint32_t kHeadsTogether = 8;     // query heads of a key head that one block of it takes
+inline constexpr uint32_t kTurnedTogether = 8;    // dimensions of a head that turn, or do not, together
+inline constexpr uint32_t kNormRows = 2;          // that a norm_matmul takes
+inline constexpr uint32_t kQueryTile = 64;        // queries of a chunk that a prefill attention takes together
+inline constexpr uint32_t kMostTop = 128;         // likeliest tokens that are told
+inline constexpr uint32_t kBadShape = 1;          // cudaErrorInvalidValue
+inline constexpr uint32_t kRefused = 801;         // cudaErrorNotSupported: the library has no way to do it
+inline constexpr uint32_t kNoLibrary = 303;       // of matmul_open: libcublasLt is not there, or is another one
 
 // An id with this bit stands for sampled[id without it]: what a step before has sampled, before the host knows it.
 // Where that is kNoToken the row is computed with some other token, and nobody uses it.
@@ -63,11 +64,11 @@ struct AddNorm {
 };
 
 // Biases are added, heads of queries and keys normalised by themselves, each where the model has that; then queries and
-// keys are turned by their position (dimension i against i + dim / 2), and keys and values go to their slots. All in
-// float32 until it is stored.
+// keys are turned by their position (dimension i against i + pairs; those behind 2 * pairs stay), and keys and values
+// go to their slots. All in float32 until it is stored.
 struct RopeStore {
   const Bf16* qkv;           // [tokens][(heads + 2 * kv_heads) * dim]: queries, keys, values
-  const float* frequencies;  // [dim / 2]
+  const float* frequencies;  // [pairs]
   const uint32_t* positions;
   const uint32_t* slots;
   Bf16* q;                  // [tokens][heads][dim]
@@ -78,7 +79,13 @@ struct RopeStore {
   const Bf16* q_norm = nullptr;  // [dim], or null: heads are as they are
   const Bf16* k_norm = nullptr;  // [dim], null when q_norm is
   float epsilon = 0;             // of these norms
+  uint32_t pairs = 0;            // dimensions that turn against others; 0: dim / 2. In attention whole kTurnedTogether
 };
+
+// Blocks that share the query heads of one key head in a decode attention: each reads its keys and values.
+constexpr uint32_t head_blocks(uint32_t heads, uint32_t kv_heads) {
+  return (heads / kv_heads + kHeadsTogether - 1) / kHeadsTogether;
+}
 
 // out = silu(gate) * up.
 struct SwiGlu {
@@ -115,13 +122,14 @@ struct DecodeAttention {
   float* part_max;                      // [rows][heads][parts]
   float* part_sum;                      // the same
   Bf16* out;                            // [rows][heads][dim]
-  uint32_t rows, heads, kv_heads, dim;  // dim: 64, 128 or 256; heads / kv_heads: 1 to kMostHeadsPerGroup
+  uint32_t rows, heads, kv_heads, dim;  // dim: 64, 96, 128 or 256; heads: a multiple of kv_heads
   uint32_t table_width, block_size;
   uint32_t parts;                    // at least parts_of(longest length), plan.h
   uint32_t window;                   // only the last so many positions; 0 = all
   float scale;                       // of q·k
   const uint32_t* starts = nullptr;  // [rows]: where a row's table begins in `tables`; null: at row * table_width
-  uint32_t* arrived = nullptr;       // [rows][kv_heads] zeros, which it leaves as zeros; null where `parts` is 1
+  // [rows][kv_heads * head_blocks()] zeros, which it leaves as zeros; null where `parts` is 1.
+  uint32_t* arrived = nullptr;
   // With qkv: what rope_store would do with these rows first is done here, but for its `q`, which is not written; its
   // caches are k_cache and v_cache. A row's slot is that of its last position.
   RopeStore turn{};

@@ -18,11 +18,12 @@ base::Status each(Steps&&... steps) {
 // The dimensions that the model fixes; tokens, queries, keys and values are the step's.
 inline RopeStore rope_of(const Shape& shape, const DeviceWeights& weights, uint32_t index) {
   const DeviceLayer& layer = weights.layers[index];
-  const bool turns = shape.unturned.empty() || !shape.unturned[index];
+  const Rope& turn = shape.rope_of(index);
+  const bool turns = !turn.frequencies.empty();
   RopeStore rope{};
   rope.frequencies = turns ? weights.frequencies : weights.no_frequencies;
   rope.heads = shape.heads, rope.kv_heads = shape.kv_heads, rope.dim = shape.head_dim;
-  rope.scale = turns ? shape.rope.scale : 1;
+  rope.scale = turn.scale, rope.pairs = uint32_t(turn.frequencies.size());
   rope.bias = layer.qkv_bias;
   rope.q_norm = layer.q_norm, rope.k_norm = layer.k_norm, rope.epsilon = shape.epsilon;
   return rope;

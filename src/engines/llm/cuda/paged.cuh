@@ -1,4 +1,4 @@
-// Where keys and values of a position are: in blocks, which a sequence's table names.
+// Where keys and values of a position are: in blocks, which a sequence's table names; and in shared memory.
 #pragma once
 
 #include <cfloat>
@@ -9,6 +9,13 @@ namespace weir::llm::cuda {
 
 constexpr float kNone = -FLT_MAX;  // the highest score where nothing was seen
 constexpr float kLog2E = 1.44269504088896340736f;
+
+// Element 8 * chunk of a row in shared memory. Pieces of 16 bytes change places by row, so that eight rows of one column
+// lie in different banks; rows of 96 begin half a line apart already, and have no eight pieces at their end to change.
+template <uint32_t kDim>
+__device__ inline uint32_t swizzled(uint32_t row, uint32_t chunk) {
+  return row * kDim + (chunk ^ (kDim == 96 ? row >> 1 & 3 : row & 7)) * 8;
+}
 
 struct Pages {
   const uint32_t* table;

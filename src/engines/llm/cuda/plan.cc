@@ -80,8 +80,7 @@ PartMemory part_memory(uint32_t rows, uint32_t heads, uint32_t dim, uint32_t par
 }
 
 bool has_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
-  return kv_heads > 0 && heads % kv_heads == 0 && heads / kv_heads <= kMostHeadsPerGroup &&
-         (dim == 64 || dim == 128 || dim == 256);
+  return kv_heads > 0 && heads % kv_heads == 0 && (dim == 64 || dim == 96 || dim == 128 || dim == 256);
 }
 
 namespace {

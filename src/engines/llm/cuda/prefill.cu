@@ -34,7 +34,7 @@ constexpr size_t kShared = (kQueryTile + 4 * kKeys<kDim>)*kDim * sizeof(Bf16);
 // Element 8 * chunk of a row.
 template <uint32_t kDim>
 __device__ uint32_t at(uint32_t row, uint32_t chunk) {
-  return row * kDim + (chunk ^ (row & 7)) * 8;
+  return swizzled<kDim>(row, chunk);
 }
 
 // State that all threads of a block share.
@@ -261,13 +261,14 @@ Code prefill_attention(const Launch& launch, const PrefillAttention& a) {
   if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.block_size == 0 || a.count > 65535) return kBadShape;
   if (a.count == 0) return 0;
   return a.dim == 64    ? start<64>(launch, a)
+         : a.dim == 96  ? start<96>(launch, a)
          : a.dim == 128 ? start<128>(launch, a)
          : a.dim == 256 ? start<256>(launch, a)
                         : Code(kBadShape);
 }
 
 Code load_prefill(int32_t device) {
-  return load_kernels(device, prefill_kernel<64>, prefill_kernel<128>, prefill_kernel<256>);
+  return load_kernels(device, prefill_kernel<64>, prefill_kernel<96>, prefill_kernel<128>, prefill_kernel<256>);
 }
 
 }  // namespace weir::llm::cuda

@@ -70,7 +70,7 @@ base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed,
     std::copy_n(&s.rope.frequencies[from], n, to);
   });
   const auto no_turn = [](size_t, size_t n, float* to) { std::fill_n(to, n, 0.0f); };
-  if (!s.unturned.empty()) w.no_frequencies = upload.send<float>(s.head_dim / 2, no_turn);
+  if (has_unturned(s)) w.no_frequencies = upload.send<float>(s.head_dim / 2, no_turn);
   for (uint32_t i = 0; i < s.layers; ++i) {
     DeviceLayer l;
     l.input_norm = ones(s.hidden), l.post_norm = ones(s.hidden);

@@ -33,7 +33,7 @@ void read_head(const RopeStore& a, const Bf16* token, uint32_t head, float* x) {
 
 // A head normalised, where that is done, and turned by its position.
 void turn(const RopeStore& a, uint32_t position, const Bf16* norm, float* x, Bf16* to) {
-  uint32_t half = a.dim / 2;
+  const uint32_t half = a.pairs ? a.pairs : a.dim / 2;
   if (norm) {
     double squares = 0;
     for (uint32_t i = 0; i < a.dim; ++i) squares += double(x[i]) * x[i];
@@ -46,6 +46,7 @@ void turn(const RopeStore& a, uint32_t position, const Bf16* norm, float* x, Bf1
     to[i] = narrow_bf16(first_half(x[i], x[i + half], sine, cosine));
     to[i + half] = narrow_bf16(second_half(x[i], x[i + half], sine, cosine));
   }
+  for (uint32_t i = 2 * half; i < a.dim; ++i) to[i] = narrow_bf16(x[i]);
 }
 
 // Attention of one query head over the first `length` positions of a sequence. A: DecodeAttention or PrefillAttention.

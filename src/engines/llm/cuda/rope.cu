@@ -1,5 +1,6 @@
 // Biases, head norms and rotary positions, and keys and values into the cache, in one go. A warp takes one head of one
-// token; a lane takes two neighbouring dimensions and their partners half a head further.
+// token; a lane takes two neighbouring dimensions and their partners, `pairs` further; where a head turns in part, what
+// is left of it are partners that do not turn.
 #include "engines/llm/cuda/launch.cuh"
 
 namespace weir::llm::cuda {
@@ -13,8 +14,15 @@ struct Head {
   float first[kPairs][2], second[kPairs][2];
 };
 
+// Where pair `at` of a head is: dimensions that turn come before those that do not.
+struct Place {
+  uint32_t first, second;
+  __device__ Place(uint32_t at, uint32_t half, uint32_t pairs)
+      : first(at < pairs ? at : at + pairs), second(at + (at < pairs ? pairs : half)) {}
+};
+
 // The norm's weight times what makes the head's mean square one, applied to both halves.
-__device__ void normalise(Head& x, const Bf16* weight, uint32_t dim, float epsilon) {
+__device__ void normalise(Head& x, const Bf16* weight, uint32_t dim, uint32_t pairs, float epsilon) {
   uint32_t lane = threadIdx.x % kWarp, half = dim / 2;
   float squares = 0;
 #pragma unroll
@@ -26,33 +34,35 @@ __device__ void normalise(Head& x, const Bf16* weight, uint32_t dim, float epsil
   for (uint32_t p = 0; p < kPairs; ++p) {
     uint32_t at = 2 * (p * kWarp + lane);
     if (at >= half) continue;
+    const Place place(at, half, pairs);
     float w[2], v[2];
-    load(w, weight + at);
-    load(v, weight + at + half);
+    load(w, weight + place.first);
+    load(v, weight + place.second);
     for (uint32_t j = 0; j < 2; ++j) x.first[p][j] *= factor * w[j], x.second[p][j] *= factor * v[j];
   }
 }
 
 // A head's dimensions of one token from the products, with their bias.
-__device__ void load_head(Head& x, const Bf16* from, const float* bias, uint32_t half) {
+__device__ void load_head(Head& x, const Bf16* from, const float* bias, uint32_t half, uint32_t pairs) {
   uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
   for (uint32_t p = 0; p < kPairs; ++p) {
     uint32_t at = 2 * (p * kWarp + lane);
     if (at >= half) continue;
-    load(x.first[p], from + at);
-    load(x.second[p], from + at + half);
+    const Place place(at, half, pairs);
+    load(x.first[p], from + place.first);
+    load(x.second[p], from + place.second);
     if (!bias) continue;
     float b[2], c[2];
-    load(b, bias + at);
-    load(c, bias + at + half);
+    load(b, bias + place.first);
+    load(c, bias + place.second);
     for (uint32_t j = 0; j < 2; ++j) x.first[p][j] += b[j], x.second[p][j] += c[j];
   }
 }
 
 // Turned by its position; a value is stored as it is.
 __device__ void store_turned(const Head& x, const float* sines, const float* cosines, bool value, Bf16* to,
-                             uint32_t half) {
+                             uint32_t half, uint32_t pairs) {
   uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
   for (uint32_t p = 0; p < kPairs; ++p) {
@@ -64,21 +74,22 @@ __device__ void store_turned(const Head& x, const float* sines, const float* cos
       first[j] = x.first[p][j] * cosine - x.second[p][j] * sine;
       second[j] = x.second[p][j] * cosine + x.first[p][j] * sine;
     }
-    store(to + at, first);
-    store(to + at + half, second);
+    const Place place(at, half, pairs);
+    store(to + place.first, first);
+    store(to + place.second, second);
   }
 }
 
 __global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
   await_inputs();
   __shared__ float sines[kMostDim / 2], cosines[kMostDim / 2];
-  uint32_t token = blockIdx.x, half = a.dim / 2;
+  uint32_t token = blockIdx.x, half = a.dim / 2, pairs = a.pairs ? a.pairs : half;
   auto position = float(a.positions[token]);
   for (uint32_t i = threadIdx.x; i < half; i += kThreads) {
     // The exact sincosf: positions reach tens of thousands of radians, where the fast one is of no use.
     float sine, cosine;
-    sincosf(position * a.frequencies[i], &sine, &cosine);
-    sines[i] = sine * a.scale, cosines[i] = cosine * a.scale;
+    sincosf(i < pairs ? position * a.frequencies[i] : 0.f, &sine, &cosine);
+    sines[i] = sine * a.scale, cosines[i] = i < pairs ? cosine * a.scale : 1.f;
   }
   __syncthreads();
 
@@ -87,20 +98,21 @@ __global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
   bool query = head < a.heads, value = head >= a.heads + a.kv_heads;
   if (head >= all || (!query && slot == kNoSlot)) return;
   Head x = {};
-  load_head(x, a.qkv + (size_t(token) * all + head) * a.dim, a.bias ? a.bias + size_t(head) * a.dim : nullptr, half);
-  if (a.q_norm && !value) normalise(x, query ? a.q_norm : a.k_norm, a.dim, a.epsilon);
+  load_head(x, a.qkv + (size_t(token) * all + head) * a.dim, a.bias ? a.bias + size_t(head) * a.dim : nullptr, half,
+            pairs);
+  if (a.q_norm && !value) normalise(x, query ? a.q_norm : a.k_norm, a.dim, pairs, a.epsilon);
 
   size_t cached = size_t(slot) * a.kv_heads * a.dim;
   Bf16* to = query   ? a.q + (size_t(token) * a.heads + head) * a.dim
              : value ? a.v_cache + cached + size_t(head - a.heads - a.kv_heads) * a.dim
                      : a.k_cache + cached + size_t(head - a.heads) * a.dim;
-  store_turned(x, sines, cosines, value, to, half);
+  store_turned(x, sines, cosines, value, to, half, pairs);
 }
 
 }  // namespace
 
 Code rope_store(const Launch& launch, const RopeStore& a) {
-  if (a.dim % 4 || a.dim > kMostDim || (!a.q_norm != !a.k_norm)) return kBadShape;
+  if (a.dim % 4 || a.dim > kMostDim || a.pairs % 2 || 2 * a.pairs > a.dim || (!a.q_norm != !a.k_norm)) return kBadShape;
   if (a.tokens == 0) return 0;
   uint32_t blocks = (a.heads + 2 * a.kv_heads + kWarps - 1) / kWarps;
   return run(launch, rope_store_kernel, dim3(a.tokens, blocks), kThreads, 0, a);

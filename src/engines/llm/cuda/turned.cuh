@@ -7,7 +7,16 @@
 
 namespace weir::llm::cuda {
 
-constexpr uint32_t kTurnedPer = 8;
+constexpr uint32_t kTurnedPer = kTurnedTogether;
+// Lanes that take a head, a power of two: of 96 dimensions the last four hold nothing.
+template <uint32_t kDim>
+constexpr uint32_t kTurnedLanes = kDim == 96 ? 16 : kDim / kTurnedPer;
+
+// Dimensions [0, pairs) turn against [pairs, 2 * pairs).
+template <uint32_t kDim>
+__device__ uint32_t pairs_of(const RopeStore& a) {
+  return a.pairs ? a.pairs : kDim / 2;
+}
 
 // Sines and cosines that turn the heads of one row; in shared memory.
 template <uint32_t kDim>
@@ -17,7 +26,7 @@ struct Turn {
   // By all threads of the block, which meet afterwards.
   __device__ void make(const RopeStore& a, uint32_t row) {
     auto position = float(a.positions[row]);
-    for (uint32_t i = threadIdx.x; i < kDim / 2; i += blockDim.x) {
+    for (uint32_t i = threadIdx.x; i < pairs_of<kDim>(a); i += blockDim.x) {
       float sine, cosine;
       sincosf(position * a.frequencies[i], &sine, &cosine);
       sines[i] = sine * a.scale, cosines[i] = cosine * a.scale;
@@ -31,8 +40,16 @@ struct TurnedHead {
   const Turn<kDim>& turn;
   uint32_t row, at;  // at: the lane's first dimension
 
-  // As it is, with its bias: from dimension `from` on.
+  // Whether the lane has any of a head's dimensions.
+  __device__ bool holds() const { return kTurnedLanes<kDim> * kTurnedPer == kDim || at < kDim; }
+
+  // As it is, with its bias: from dimension `from` on. Zeros where the lane holds nothing.
   __device__ void load_head(float (&out)[kTurnedPer], uint32_t head, uint32_t from) const {
+    if (!holds()) {
+#pragma unroll
+      for (uint32_t i = 0; i < kTurnedPer; ++i) out[i] = 0;
+      return;
+    }
     const size_t begin = size_t(head) * kDim + from;
     load(out, a.qkv + size_t(row) * (a.heads + 2 * a.kv_heads) * kDim + begin);
     if (!a.bias) return;
@@ -44,30 +61,34 @@ struct TurnedHead {
 
   // Head `head` of the row's qkv, rounded as it would be stored. All lanes of the warp take part.
   __device__ void get(float (&out)[kTurnedPer], uint32_t head, const Bf16* norm) const {
-    constexpr uint32_t kHalf = kDim / 2;
+    const uint32_t pairs = pairs_of<kDim>(a);
+    const bool first = at < pairs, turns = at < 2 * pairs;
+    const uint32_t angle = first ? at : turns ? at - pairs : 0, partner = first ? at + pairs : angle;
     float other[kTurnedPer];
     load_head(out, head, at);
-    load_head(other, head, at ^ kHalf);
-    if (norm) normalise(out, other, norm);
+    load_head(other, head, partner);
+    if (norm) normalise(out, other, norm, partner);
 #pragma unroll
     for (uint32_t i = 0; i < kTurnedPer; ++i) {
-      float sine = turn.sines[at % kHalf + i], cosine = turn.cosines[at % kHalf + i];
-      float turned = at < kHalf ? out[i] * cosine - other[i] * sine : out[i] * cosine + other[i] * sine;
-      out[i] = widen(narrow(turned));
+      float sine = turn.sines[angle + i], cosine = turn.cosines[angle + i];
+      float turned = first ? out[i] * cosine - other[i] * sine : out[i] * cosine + other[i] * sine;
+      out[i] = widen(narrow(turns ? turned : out[i]));
     }
   }
 
  private:
-  __device__ void normalise(float (&mine)[kTurnedPer], float (&other)[kTurnedPer], const Bf16* norm) const {
+  __device__ void normalise(float (&mine)[kTurnedPer], float (&other)[kTurnedPer], const Bf16* norm,
+                            uint32_t partner) const {
     float squares = 0, w[kTurnedPer], v[kTurnedPer];
 #pragma unroll
     for (uint32_t i = 0; i < kTurnedPer; ++i) squares += mine[i] * mine[i];
 #pragma unroll
-    for (uint32_t step = kDim / kTurnedPer / 2; step > 0; step /= 2)
+    for (uint32_t step = kTurnedLanes<kDim> / 2; step > 0; step /= 2)
       squares += __shfl_xor_sync(kAllLanes, squares, step);
     float factor = rsqrtf(squares / float(kDim) + a.epsilon);
+    if (!holds()) return;
     load(w, norm + at);
-    load(v, norm + (at ^ kDim / 2));
+    load(v, norm + partner);
 #pragma unroll
     for (uint32_t i = 0; i < kTurnedPer; ++i) mine[i] *= factor * w[i], other[i] *= factor * v[i];
   }

@@ -19,7 +19,7 @@ class LlmDevice : public testing::Test {
 
 TEST_F(LlmDevice, LogitsAreTheReferencesWithinBfloat16) {
   for (auto* name : {"llama", "llama3", "bias", "mistral", "qwen2", "qwen3", "llama_bf16", "qwen3_bf16", "granite",
-                     "smollm3", "smollm3_said", "phi3", "qwen3_moe_bf16"}) {
+                     "smollm3", "smollm3_said", "phi3", "phi3_long", "phi3_bf16", "qwen3_moe_bf16"}) {
     device::HostDevice host;
     auto expect = expected(name);
     auto engine = on_device(folder(name), host);
@@ -33,7 +33,7 @@ TEST_F(LlmDevice, LogitsAreTheReferencesWithinBfloat16) {
 
 // Prefilled in one piece, in pieces, and token by token, alone and beside others: the same bits.
 TEST_F(LlmDevice, LogitsDoNotDependOnChunksOrCompany) {
-  for (auto* name : {"qwen3", "mistral", "bias"}) {
+  for (auto* name : {"qwen3", "mistral", "bias", "phi3_long"}) {
     device::HostDevice host;
     auto ids = expected(name).ids();
     ids.resize(std::min<size_t>(ids.size(), 80));

@@ -161,8 +161,7 @@ TEST(Families, DevicesRefuseByNameWhatTheirKernelsDoNotDo) {
     EXPECT_EQ(status.text.rfind(family, 0), 0u) << status.text;
   }
   EXPECT_EQ(cuda::check_widths(shape_of(small("GptOssForCausalLM", kExperts)), host).code, base::Code::kUnimplemented);
-  EXPECT_EQ(cuda::check_widths(shape_of(small("Phi3ForCausalLM", R"(,"partial_rotary_factor":0.5)")), host).text,
-            "Phi3ForCausalLM (heads that turn in part) is not known to the kernels of devices; use device: cpu");
+  EXPECT_TRUE(cuda::check_widths(shape_of(small("Phi3ForCausalLM", R"(,"partial_rotary_factor":0.5)")), host).ok());
   for (const char* family : {"Qwen3ForCausalLM", "Phi3ForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM"})
     EXPECT_TRUE(cuda::check_widths(shape_of(small(family)), host).ok()) << family;
   for (const char* family : {"MixtralForCausalLM", "GraniteMoeForCausalLM"})
