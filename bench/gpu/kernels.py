@@ -30,10 +30,10 @@ WARP, REGISTER_UNIT, SHARED_UNIT = 32, 256, 128
 # Kernels without __launch_bounds__ (`threads_for` in the sources), and dynamic shared memory (kShared in the sources).
 THREADS = {'add_norm_kernel': 1024}
 USUAL_THREADS = 256
-DYNAMIC = {'decode_kernel<64u>': (4 * 3 * 2 * 16 * 64 + 8 * 72) * 2, 'decode_kernel<128u>': (4 * 2 * 2 * 16 * 128 + 8 * 136) * 2,
-           'decode_kernel<96u>': (4 * 2 * 2 * 16 * 96 + 8 * 104) * 2, 'decode_kernel<256u>': (2 * 2 * 2 * 16 * 256 + 8 * 264) * 2,
-           'prefill_kernel<64u>': (64 + 4 * 64) * 64 * 2, 'prefill_kernel<128u>': (64 + 4 * 64) * 128 * 2,
-           'prefill_kernel<96u>': (64 + 4 * 64) * 96 * 2, 'prefill_kernel<256u>': (64 + 4 * 32) * 256 * 2,
+DYNAMIC = {**{f'decode_kernel<{dim}u, {extras}>': (warps * stages * 2 * 16 * dim + 8 * (dim + 8)) * 2
+              for dim, warps, stages in ((64, 4, 3), (96, 4, 2), (128, 4, 2), (256, 2, 2)) for extras in ('false', 'true')},
+           **{f'prefill_kernel<{dim}u, {extras}>': (64 + 4 * (32 if dim == 256 else 64)) * dim * 2
+              for dim in (64, 96, 128, 256) for extras in ('false', 'true')},
            **{f'grouped_kernel<{rows}u, {into}>': stages * (rows + 128) * 64 * 2
               for rows, stages in ((16, 4), (64, 3), (128, 3)) for into in (0, 1)}}
 
@@ -41,7 +41,7 @@ Kernel = collections.namedtuple('Kernel', 'name registers spilled shared threads
 
 
 def names(mangled):
-    """Without namespaces and arguments: decode_kernel<128u>."""
+    """Without namespaces and arguments: decode_kernel<128u, false>."""
     out = subprocess.run(['c++filt'], input='\n'.join(mangled), stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     short = []
     for name in out:

@@ -48,6 +48,13 @@ double stored_error(Lab& lab, const Both<Bf16>& cache) {
   return error(numbers(cache.get(lab)), numbers(cache.host));
 }
 
+// Scores that are capped, and a score of no position for each head: what a check has of both.
+enum class Scores : uint8_t { kPlain, kCapped, kSinks };
+constexpr float kCap = 1.5f;
+
+std::string words_of(Scores scores) {
+  return scores == Scores::kPlain ? "" : scores == Scores::kCapped ? " capped" : " sinks";
+}
 std::string words_of(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window) {
   return " " + std::to_string(heads) + "/" + std::to_string(kv_heads) + "x" + std::to_string(dim) +
          (window ? " window" : "");
@@ -55,7 +62,7 @@ std::string words_of(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t w
 
 // Rows of up to `longest` positions: of one part, up to kPartition.
 void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block,
-                  uint32_t longest) {
+                  uint32_t longest, Scores scores = Scores::kPlain) {
   std::vector<uint32_t> has{1, 17, 256, 0, 257, longest};
   for (auto& length : has) length = std::min(length, longest);
   Both lengths(lab, has);
@@ -71,6 +78,7 @@ void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
   std::vector<uint32_t> begins(rows);
   for (uint32_t i = 0; i < rows; ++i) begins[i] = i * cache.width;
   Both starts(lab, begins);
+  Both sinks(lab, some_floats(lab, heads, 2));
   run(lab, &Kernels::decode_attention, [&](Side s) {
     DecodeAttention a{};
     a.q = q.at(s), a.k_cache = cache.k.at(s), a.v_cache = cache.v.at(s), a.out = out.at(s);
@@ -79,15 +87,19 @@ void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
     a.rows = rows, a.heads = heads, a.kv_heads = kv_heads, a.dim = dim;
     a.table_width = cache.width, a.block_size = block, a.parts = parts, a.window = window;
     a.scale = 1 / std::sqrt(float(dim)), a.arrived = arrived.at(s);
+    if (scores == Scores::kCapped) a.cap = kCap;
+    if (scores == Scores::kSinks) a.sinks = sinks.at(s);
     return a;
   });
   lab.check("decode attention, counters" + words_of(heads, kv_heads, dim, window), arrived.error(lab), 0);
-  lab.check("decode attention" + words_of(heads, kv_heads, dim, window) + (parts == 1 ? " one part" : ""),
-            out.error(lab), 2 * kOneStep);  // the weights are rounded to bfloat16, too
+  lab.check(
+      "decode attention" + words_of(heads, kv_heads, dim, window) + words_of(scores) + (parts == 1 ? " one part" : ""),
+      out.error(lab), 2 * kOneStep);  // the weights are rounded to bfloat16, too
 }
 
 // Rows whose newest position is not in the cache yet: their queries, keys and values come as products. The same as
-// rope_store and then attention, but for roundings on the way. kPart: heads turn in part.
+// rope_store and then attention, but for roundings on the way. kPart: heads turn in part, and weights of
+// norms are stored less 1.
 enum With : uint32_t { kBias = 1, kNorms = 2, kPart = 4 };
 void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t with, uint32_t block) {
   std::vector<uint32_t> has{1, 17, 256, 0, 257, 300};
@@ -127,6 +139,7 @@ void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
     turn.heads = heads, turn.kv_heads = kv_heads, turn.dim = dim;
     if (with & kBias) turn.bias = bias.at(s);
     if (with & kNorms) turn.q_norm = q_norm.at(s), turn.k_norm = k_norm.at(s), turn.epsilon = 1e-6f;
+    if (with & kPart) turn.offset = 1;
     if (with & kPart) turn.pairs = dim / 4 + 8;
     return a;
   });
@@ -139,7 +152,8 @@ void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 }
 
 // A chunk at the front of a sequence, one in its middle, one of a single token, one at a window's edge.
-void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block) {
+void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block,
+                   Scores scores = Scores::kPlain) {
   struct Part {
     uint32_t begin, count;
   };
@@ -160,16 +174,20 @@ void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, ui
   Both q(lab, some_bf16(lab, size_t(tokens) * heads * dim)), out(lab, std::vector<Bf16>(q.host.size()));
   Both chunks(lab, parts);
   Both tiles(lab, pieces);
+  Both sinks(lab, some_floats(lab, heads, 2));
   run(lab, &Kernels::prefill_attention, [&](Side s) {
     PrefillAttention a{};
     a.q = q.at(s), a.k_cache = cache.k.at(s), a.v_cache = cache.v.at(s), a.out = out.at(s);
     a.tables = cache.tables.at(s), a.chunks = chunks.at(s), a.tiles = tiles.at(s), a.count = uint32_t(pieces.size());
     a.heads = heads, a.kv_heads = kv_heads, a.dim = dim, a.block_size = block, a.window = window;
     a.scale = 1 / std::sqrt(float(dim));
+    if (scores == Scores::kCapped) a.cap = kCap;
+    if (scores == Scores::kSinks) a.sinks = sinks.at(s);
     return a;
   });
   // The weights are rounded to bfloat16, too.
-  lab.check("prefill attention" + words_of(heads, kv_heads, dim, window), out.error(lab), 2 * kOneStep);
+  lab.check("prefill attention" + words_of(heads, kv_heads, dim, window) + words_of(scores), out.error(lab),
+            2 * kOneStep);
 }
 
 }  // namespace
@@ -190,6 +208,14 @@ void check_attention(Lab& lab) {
       uint32_t some = std::min(kv_heads, 2u);  // the host takes its time
       check_prefill(lab, heads / kv_heads * some, some, dim, window, block);
     }
+  for (auto [heads, kv_heads, dim, block] : all)
+    for (auto scores : {Scores::kCapped, Scores::kSinks})
+      for (uint32_t window : {0u, 40u}) {
+        for (uint32_t longest : {kPartition, 300u})
+          check_decode(lab, heads, kv_heads, dim, window, block, longest, scores);
+        const uint32_t some = std::min(kv_heads, 2u);
+        check_prefill(lab, heads / kv_heads * some, some, dim, window, block, scores);
+      }
   for (auto [heads, kv_heads, dim, block] : all)
     for (uint32_t with : {0u, 1u, 2u, 3u, 4u, 7u}) check_turned(lab, heads, kv_heads, dim, with, block);
 }

@@ -104,6 +104,7 @@ void check_products_of(Lab& lab, const Widths& w, const Products& size) {
   const float scale = 1 / std::sqrt(float(inputs));
   Both weight(lab, some_bf16(lab, size_t(w.count) * 2 * outputs * inputs, scale));
   Both x(lab, some_bf16(lab, size_t(placed.pairs) * inputs));
+  Both bias(lab, some_floats(lab, size_t(w.count) * 2 * outputs));
   const std::string said = w.said() + ", " + std::to_string(outputs) + "x" + std::to_string(inputs);
   auto make = [&](ExpertMatmul::Into into, Side s, void* out, bool sorted) {
     return ExpertMatmul{x.at(s),
@@ -122,6 +123,17 @@ void check_products_of(Lab& lab, const Widths& w, const Products& size) {
   const size_t results = size_t(placed.pairs) * outputs;
   check_product<Bf16>(lab, said + " swiglu", results, kOneStep,
                       [&](Side s, void* out, bool sorted) { return make(ExpertMatmul::kSwiGlu, s, out, sorted); });
+  check_product<Bf16>(lab, said + " clamped, biases", results, kOneStep, [&](Side s, void* out, bool sorted) {
+    auto a = make(ExpertMatmul::kSwiGlu, s, out, sorted);
+    a.bias = bias.at(s), a.kind = Gate::kClamped;
+    return a;
+  });
+  check_product<float>(lab, said + " biases", results, 4e-5 * std::sqrt(double(inputs)),
+                       [&](Side s, void* out, bool sorted) {
+                         auto a = make(ExpertMatmul::kF32, s, out, sorted);
+                         a.bias = bias.at(s);
+                         return a;
+                       });
   check_product<float>(lab, said, results, 4e-5 * std::sqrt(double(inputs)),
                        [&](Side s, void* out, bool sorted) { return make(ExpertMatmul::kF32, s, out, sorted); });
 }

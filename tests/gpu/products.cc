@@ -42,17 +42,17 @@ void check_norm_matmul(Lab& lab, uint32_t rows, uint32_t outputs, uint32_t input
   Both norm(lab, some_bf16(lab, inputs));
   Both<Bf16> out(lab, size_t(rows) * outputs);
   for (auto into : {NormMatmul::kPlain, NormMatmul::kSwiGlu})
-    for (bool with_bias : {false, true}) {
+    for (auto kind : {Gate::kSilu, Gate::kGeluTanh, Gate::kClamped}) {
       run(lab, &Kernels::norm_matmul, [&](Side s) {
-        return NormMatmul{stream.at(s), norm.at(s),
-                          weight.at(s), out.at(s),
-                          rows,         outputs,
-                          inputs,       1e-5f,
-                          into,         with_bias && into == NormMatmul::kSwiGlu ? bias.at(s) : nullptr};
+        NormMatmul a{stream.at(s), norm.at(s), weight.at(s), out.at(s), rows, outputs, inputs, 1e-5f, into};
+        a.kind = kind;
+        if (kind != Gate::kSilu) a.bias = into == NormMatmul::kSwiGlu ? bias.at(s) : nullptr;
+        if (kind == Gate::kGeluTanh) a.offset = 1;
+        return a;
       });
       // The host's norm is rounded before the product.
       lab.check("norm_matmul " + std::to_string(rows) + "x" + std::to_string(outputs) + "x" + std::to_string(inputs) +
-                    (into == NormMatmul::kSwiGlu ? " swiglu" : ""),
+                    (into == NormMatmul::kSwiGlu ? " gate " + std::to_string(uint32_t(kind)) : ""),
                 out.error(lab), (into == NormMatmul::kSwiGlu ? 8 : 4) * kOneStep);
     }
 }

@@ -22,18 +22,49 @@ void check_norm(Lab& lab, uint32_t tokens, uint32_t hidden) {
     return AddNorm{stream.at(s), nullptr, weight.at(s), out.at(s), tokens, hidden, 1e-5f, stream.at(s)};
   });
   lab.check("add_norm, into the stream" + shape, stream.error(lab), 1e-5);
+  run(lab, &Kernels::add_norm, [&](Side s) {
+    return AddNorm{stream.at(s), nullptr, weight.at(s), out.at(s), tokens, hidden, 1e-5f, nullptr, 1};
+  });
+  lab.check("add_norm, weights less 1" + shape, out.error(lab), kOneStep);
+  run(lab, &Kernels::add_norm,
+      [&](Side s) { return AddNorm{stream.at(s), nullptr, nullptr, out.at(s), tokens, hidden, 1e-5f}; });
+  lab.check("add_norm, without a norm" + shape, out.error(lab), kOneStep);
+  Both branch(lab, some_floats(lab, stream.host.size(), 7));
+  for (float offset : {0.f, 1.f}) {
+    run(lab, &Kernels::add_normed,
+        [&](Side s) { return AddNormed{stream.at(s), branch.at(s), weight.at(s), tokens, hidden, 1e-5f, offset}; });
+    lab.check("add_normed" + shape, stream.error(lab), 1e-5);
+  }
+  Both logits(lab, some_floats(lab, stream.host.size(), 20));
+  run(lab, &Kernels::soft_cap, [&](Side s) { return SoftCap{logits.at(s), tokens, hidden, 30}; });
+  lab.check("soft_cap" + shape, logits.error(lab), 1e-5);
+}
+
+void check_norm_whole(Lab& lab, uint32_t tokens, uint32_t queries, uint32_t keys) {
+  const uint32_t width = queries + 2 * keys;
+  Both bias(lab, some_floats(lab, width));
+  Both q_norm(lab, some_bf16(lab, queries)), k_norm(lab, some_bf16(lab, keys));
+  for (bool with : {false, true}) {
+    Both qkv(lab, some_bf16(lab, size_t(tokens) * width, 3));
+    run(lab, &Kernels::norm_whole, [&](Side s) {
+      return NormWhole{qkv.at(s), q_norm.at(s), k_norm.at(s), tokens,
+                       queries,   keys,         1e-6f,        with ? bias.at(s) : nullptr};
+    });
+    lab.check("norm_whole " + std::to_string(queries) + " and " + std::to_string(keys), qkv.error(lab), kOneStep);
+  }
 }
 
 void check_swiglu(Lab& lab, uint32_t tokens, uint32_t width) {
   Both gates(lab, some_bf16(lab, size_t(tokens) * 2 * width, 3));
   Both bias(lab, some_floats(lab, 2 * width));
   Both<Bf16> out(lab, size_t(tokens) * width);
-  for (bool with : {false, true}) {
-    run(lab, &Kernels::swiglu, [&](Side s) {
-      return SwiGlu{gates.at(s), out.at(s), tokens, width, with ? bias.at(s) : nullptr};
-    });
-    lab.check("swiglu " + std::to_string(tokens) + "x" + std::to_string(width), out.error(lab), kOneStep);
-  }
+  for (auto kind : {Gate::kSilu, Gate::kGeluTanh, Gate::kClamped})
+    for (bool with : {false, true}) {
+      run(lab, &Kernels::swiglu,
+          [&](Side s) { return SwiGlu{gates.at(s), out.at(s), tokens, width, with ? bias.at(s) : nullptr, kind}; });
+      const std::string words = " " + std::to_string(tokens) + "x" + std::to_string(width);
+      lab.check("swiglu, gate " + std::to_string(uint32_t(kind)) + words, out.error(lab), kOneStep);
+    }
 }
 
 void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
@@ -63,7 +94,7 @@ void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
   lab.check("patch" + shape, stream.error(lab), 0);
 }
 
-// `pairs`: dimensions that turn against others, or 0.
+// `pairs`: dimensions that turn against others, or 0; then weights of norms are stored less 1, too.
 void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t pairs = 0) {
   std::string shape = " " + std::to_string(heads) + "/" + std::to_string(kv_heads) + "x" + std::to_string(dim);
   Both qkv(lab, some_bf16(lab, size_t(tokens) * (heads + 2 * kv_heads) * dim));
@@ -87,6 +118,7 @@ void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, ui
       a.pairs = pairs;
       if (with & 1) a.bias = bias.at(s);
       if (with & 2) a.q_norm = q_norm.at(s), a.k_norm = k_norm.at(s), a.epsilon = 1e-6f;
+      if (pairs > 0) a.offset = 1;
       return a;
     });
     lab.check("rope" + shape, q.error(lab), kOneStep);
@@ -105,6 +137,8 @@ void check_rows(Lab& lab) {
       check_swiglu(lab, tokens, hidden);
       check_picks(lab, tokens, hidden);
     }
+  check_norm_whole(lab, 3, 130, 26);
+  check_norm_whole(lab, 3, 5120, 1024);
   uint32_t tokens = full ? 33 : 6;
   check_rope(lab, tokens, full ? 32 : 6, full ? 8 : 2, 64);
   check_rope(lab, tokens, full ? 32 : 6, full ? 8 : 2, 128);

@@ -9,9 +9,9 @@
 // merged in order by the block that comes last: a row's result is the same alone and in any batch. Scores are in units
 // of log 2; weights are rounded to bfloat16, as those of prefill.cu are.
 //
-// nvcc 13.0 for sm_90a takes 86, 128 and 254 registers for kDim 64, 128 and 256, and spills none; with 49, 66 and 68
-// KiB of shared memory that is 4, 3 and 3 blocks per multiprocessor of an H100, with 96 KiB and more of keys and values
-// on their way, several times what its share of the memory's bandwidth needs.
+// nvcc 13.0 for sm_90a takes 86, 120, 130 and 254 registers for kDim 64, 96, 128 and 256, and spills none; with 49,
+// 50, 66 and 68 KiB of shared memory that is 4, 4, 3 and 3 blocks per multiprocessor of an H100, with 96 KiB and more of
+// keys and values on their way, several times what its share of the memory's bandwidth needs.
 #include "engines/llm/cuda/mma.cuh"
 #include "engines/llm/cuda/paged.cuh"
 #include "engines/llm/cuda/turned.cuh"
@@ -45,6 +45,8 @@ __device__ uint32_t at(uint32_t row, uint32_t chunk) {
   return swizzled<kDim>(row, chunk);
 }
 
+// kExtras of all that follows: scores may be capped, and heads may have sinks. Where neither is, no register is for it.
+
 // A weighted sum of values over the sum of the weights.
 __device__ Bf16 finished(float all, float total) { return narrow(total > 0 ? all / total : 0.f); }
 
@@ -76,6 +78,7 @@ struct Results {
   float highs[kWarps<kDim>][kHeads], weights[kWarps<kDim>][kHeads];
 
   // The warps become one, in order.
+  template <bool kExtras>
   __device__ void merge(const DecodeAttention& a, const Part& part) const {
     for (uint32_t i = threadIdx.x; i < part.group * kDim; i += kThreads<kDim>) {
       uint32_t g = i / kDim, d = i % kDim;
@@ -87,7 +90,7 @@ struct Results {
         total += factor * weights[w][g];
       }
       if (a.parts == 1) {
-        a.out[part.head * kDim + i] = finished(all, total);
+        a.out[part.head * kDim + i] = finished(all, total + (kExtras ? sink_weight(a.sinks, part.first + g, top) : 0));
         continue;
       }
       size_t to = (part.head + g) * a.parts + part.index;
@@ -127,13 +130,16 @@ struct Running {
   }
 
   // Scores of the positions from `base` on become weights; those outside of [from, end) have none.
-  __device__ void weigh(float (&s)[2][2], uint32_t base, const Part& part, float scale) {
+  // `scale` makes them units of log 2; `cap`: before that, in the score's own units.
+  template <bool kExtras>
+  __device__ void weigh(float (&s)[2][2], uint32_t base, const Part& part, float scale, float cap) {
     uint32_t lane = threadIdx.x % kWarp;
     float top = -INFINITY;
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
       uint32_t position = base + i / 2 * 8 + lane % 4 * 2 + i % 2;
       float& score = s[i / 2][i % 2];
+      if (kExtras && cap > 0) score = capped(score, cap);
       score = position >= part.from && position < part.end ? score * scale : -INFINITY;
       top = fmaxf(top, score);
     }
@@ -189,7 +195,7 @@ __device__ void load_slice(Bf16* to, const DecodeAttention& a, const Part& part,
 }
 
 // The positions of a part that a warp takes; `slices`: its kStages places in shared memory.
-template <uint32_t kDim>
+template <uint32_t kDim, bool kExtras>
 __device__ void take_slices(Running<kDim>& mine, Bf16* slices, const DecodeAttention& a, const Part& part) {
   constexpr uint32_t kSteps = kSlice * kWarps<kDim>, kStage = 2 * kSliceSize<kDim>;
   Pages pages(a.tables + (a.starts ? a.starts[part.row] : size_t(part.row) * a.table_width), a.block_size);
@@ -207,7 +213,7 @@ __device__ void take_slices(Running<kDim>& mine, Bf16* slices, const DecodeAtten
     const Bf16* keys = slices + stage * kStage;
     float s[2][2] = {};
     mine.score(s, keys);
-    mine.weigh(s, base, part, a.scale * kLog2E);
+    mine.template weigh<kExtras>(s, base, part, a.scale * kLog2E, a.cap / a.scale);
     mine.add(s, keys + kSliceSize<kDim>);
     stage = stage + 1 == kStages<kDim> ? 0 : stage + 1;
     __syncwarp();  // before this slice's place is taken
@@ -245,20 +251,20 @@ __device__ void load_queries(Bf16* queries, const DecodeAttention& a, const Part
 }
 
 // A part that is not empty.
-template <uint32_t kDim>
+template <uint32_t kDim, bool kExtras>
 __device__ void attend(const DecodeAttention& a, const Part& part) {
   auto* slices = dynamic_shared<Bf16>();
   Bf16* queries = slices + kWarps<kDim> * kStages<kDim> * 2 * kSliceSize<kDim>;
   load_queries<kDim>(queries, a, part);
   Running<kDim> mine;
   mine.hold(queries);
-  take_slices(mine, slices + threadIdx.x / kWarp * (kStages<kDim> * 2 * kSliceSize<kDim>), a, part);
+  take_slices<kDim, kExtras>(mine, slices + threadIdx.x / kWarp * (kStages<kDim> * 2 * kSliceSize<kDim>), a, part);
   __syncthreads();
   auto& results = *reinterpret_cast<Results<kDim>*>(slices);
   static_assert(sizeof(Results<kDim>) <= kShared<kDim>);
   mine.put(results);
   __syncthreads();
-  results.merge(a, part);
+  results.template merge<kExtras>(a, part);
 }
 
 // Whether this block is the last of its row's and heads' to arrive, of `parts`: it sees what the others have written.
@@ -277,7 +283,7 @@ __device__ bool comes_last(const DecodeAttention& a, uint32_t parts) {
 }
 
 // The parts become one, in order.
-template <uint32_t kDim>
+template <uint32_t kDim, bool kExtras>
 __device__ void merge_parts(const DecodeAttention& a, const Part& part, uint32_t parts) {
   for (uint32_t i = threadIdx.x; i < part.group * kDim; i += kThreads<kDim>) {
     size_t from = (part.head + i / kDim) * a.parts;
@@ -290,11 +296,11 @@ __device__ void merge_parts(const DecodeAttention& a, const Part& part, uint32_t
       all += factor * __ldcg(a.part_out + (from + p) * kDim + i % kDim);
       total += factor * __ldcg(a.part_sum + from + p);
     }
-    a.out[part.head * kDim + i] = finished(all, total);
+    a.out[part.head * kDim + i] = finished(all, total + (kExtras ? sink_weight(a.sinks, part.first + i / kDim, top) : 0));
   }
 }
 
-template <uint32_t kDim>
+template <uint32_t kDim, bool kExtras>
 __global__ void __launch_bounds__(kThreads<kDim>) decode_kernel(DecodeAttention a) {
   await_inputs();
   const Part part(a);
@@ -304,18 +310,19 @@ __global__ void __launch_bounds__(kThreads<kDim>) decode_kernel(DecodeAttention 
     return;
   }
   if (part.from < part.end)
-    attend<kDim>(a, part);
+    attend<kDim, kExtras>(a, part);
   else if (threadIdx.x < part.group)  // wholly before the window
     a.part_max[(part.head + threadIdx.x) * a.parts + part.index] = kNone;
   if (a.parts == 1) return;  // a single part is the whole
   const uint32_t parts = min((part.length + kPartition - 1) / kPartition, a.parts);
-  if (comes_last(a, parts)) merge_parts<kDim>(a, part, parts);
+  if (comes_last(a, parts)) merge_parts<kDim, kExtras>(a, part, parts);
 }
 
 template <uint32_t kDim>
 Code start(const Launch& launch, const DecodeAttention& a) {
   const dim3 grid(a.rows, a.kv_heads * head_blocks(a.heads, a.kv_heads), a.parts);
-  return run(launch, decode_kernel<kDim>, grid, kThreads<kDim>, kShared<kDim>, a);
+  auto kernel = a.cap > 0 || a.sinks ? decode_kernel<kDim, true> : decode_kernel<kDim, false>;
+  return run(launch, kernel, grid, kThreads<kDim>, kShared<kDim>, a);
 }
 
 // Lanes hold eight dimensions, which turn against eight others.
@@ -338,7 +345,9 @@ Code decode_attention(const Launch& launch, const DecodeAttention& a) {
 }
 
 Code load_decode(int32_t device) {
-  return load_kernels(device, decode_kernel<64>, decode_kernel<96>, decode_kernel<128>, decode_kernel<256>);
+  return load_kernels(device, decode_kernel<64, false>, decode_kernel<96, false>, decode_kernel<128, false>,
+                      decode_kernel<256, false>, decode_kernel<64, true>, decode_kernel<96, true>,
+                      decode_kernel<128, true>, decode_kernel<256, true>);
 }
 
 }  // namespace weir::llm::cuda

@@ -48,8 +48,8 @@ struct PlacePairs {
   uint32_t pairs, count;    // count <= kMostExperts
 };
 
-// out[p] = weight[experts[p]] x[p / per], of each pair; with kSwiGlu an expert has the gates' rows and then those of
-// `up`, and out is silu of the one times the other. Nothing is rounded between.
+// out[p] = weight[experts[p]] x[p / per] (+ bias[experts[p]]), of each pair; with kSwiGlu an expert has the gates' rows
+// and then those of `up`, and out is both as `kind` says. Nothing is rounded between.
 struct ExpertMatmul {
   enum Into : uint32_t { kF32, kSwiGlu };
   const Bf16* x;       // [pairs / per][inputs]
@@ -61,6 +61,8 @@ struct ExpertMatmul {
   uint32_t pairs, count, per;
   uint32_t outputs, inputs;  // multiples of 8; x, weight and out are 16-byte aligned
   Into into;
+  const float* bias = nullptr;  // [count][outputs], with kSwiGlu [count][2 * outputs]; or null
+  Gate kind = Gate::kSilu;      // with kSwiGlu
 };
 
 // stream[r] += the sum of shares[p] answers[p] over the row's pairs in their order; then += scale * sigmoid of the

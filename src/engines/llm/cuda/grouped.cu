@@ -7,6 +7,7 @@
 //
 // Shared memory: rows of 64 inputs, whose pieces of 16 bytes change places by row, so that eight rows of one column lie
 // in different banks.
+#include "engines/llm/cuda/gates.cuh"
 #include "engines/llm/cuda/mma.cuh"
 #include "engines/llm/cuda/weights.cuh"
 
@@ -21,7 +22,11 @@ constexpr uint32_t kAtOnce = 4;  // steps whose weights are on their way togethe
 template <Into kInto>
 constexpr uint32_t kRowsOf = kInto == ExpertMatmul::kSwiGlu ? 2 : 1;  // of a weight, for an output
 
-__device__ float gated(float gate, float up) { return gate / (1.f + expf(-gate)) * up; }
+// An expert's biases, those of gates and of `up`; or null.
+template <Into kInto>
+__device__ const float* bias_of(const ExpertMatmul& a, uint32_t expert) {
+  return a.bias ? a.bias + size_t(min(expert, a.count - 1)) * kRowsOf<kInto> * a.outputs : nullptr;
+}
 
 template <Into kInto>
 __global__ void __launch_bounds__(kPairThreads, 8) pair_kernel(ExpertMatmul a) {
@@ -50,8 +55,9 @@ __global__ void __launch_bounds__(kPairThreads, 8) pair_kernel(ExpertMatmul a) {
     }
   }
   sum[0] = warp_sum(sum[0]), sum[1] = warp_sum(sum[1]);
+  if (const float* bias = bias_of<kInto>(a, a.experts[pair])) sum[0] += bias[first], sum[1] += bias[other];
   const size_t at = size_t(pair) * a.outputs + first;
-  if (kGates && lane == 0) static_cast<Bf16*>(a.out)[at] = narrow(gated(sum[0], sum[1]));
+  if (kGates && lane == 0) static_cast<Bf16*>(a.out)[at] = narrow(gated(a.kind, sum[0], sum[1]));
   if (!kGates && lane < 2 && first + lane < a.outputs) static_cast<float*>(a.out)[at + lane] = lane ? sum[1] : sum[0];
 }
 
@@ -131,9 +137,9 @@ struct Part {
       }
     }
   }
-  // `pairs`: those of the tile, so many.
+  // `pairs`: those of the tile, so many; `bias`: of its expert.
   template <Into kInto>
-  __device__ void put(const ExpertMatmul& a, const uint32_t* pairs, uint32_t count) const {
+  __device__ void put(const ExpertMatmul& a, const uint32_t* pairs, uint32_t count, const float* bias) const {
     const uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
     for (uint32_t m = 0; m < kHigh; ++m)
@@ -148,10 +154,13 @@ struct Part {
           const uint32_t output =
               blockIdx.x * (kColumns / kRowsOf<kInto>)+(column + n * 8) / kRowsOf<kInto> + lane % 4 * 2;
           if (output >= a.outputs) continue;
+          float b[2] = {}, c[2] = {};
+          if (bias) load(b, bias + output), load(c, bias + (kRowsOf<kInto> - 1) * a.outputs + output);
           if constexpr (kInto == ExpertMatmul::kSwiGlu)
-            store<2>(static_cast<Bf16*>(a.out) + to + output, {gated(one[0], up[0]), gated(one[1], up[1])});
+            store<2>(static_cast<Bf16*>(a.out) + to + output, {gated(a.kind, one[0] + b[0], up[0] + c[0]),
+                                                               gated(a.kind, one[1] + b[1], up[1] + c[1])});
           else
-            store<2>(static_cast<float*>(a.out) + to + output, {one[0], one[1]});
+            store<2>(static_cast<float*>(a.out) + to + output, {one[0] + b[0], one[1] + b[1]});
         }
       }
   }
@@ -184,7 +193,7 @@ __global__ void __launch_bounds__(kThreads<kRows>) grouped_kernel(ExpertMatmul a
     commit_copies();
     part.add(stages + p % kStages<kRows> * kStage);
   }
-  part.template put<kInto>(a, pairs, tile.count);
+  part.template put<kInto>(a, pairs, tile.count, bias_of<kInto>(a, tile.expert));
 }
 
 template <Into kInto>

@@ -52,15 +52,41 @@ struct Patch {
   uint32_t count, hidden;
 };
 
-// stream[t] += delta[t]; out[t] = stream[t] / rms(stream[t]) * weight. delta may be null.
+// stream[t] += delta[t]; out[t] = stream[t] / rms(stream[t]) * (weight + offset). delta may be null.
 struct AddNorm {
   float* stream;       // [tokens][hidden], the residual stream
   const Bf16* delta;   // [tokens][hidden]
-  const Bf16* weight;  // [hidden]
+  const Bf16* weight;  // [hidden]; null: out is the stream, only rounded
   Bf16* out;           // [tokens][hidden]
   uint32_t tokens, hidden;
   float epsilon;
   float* exact = nullptr;  // the same before it is rounded, or null; may be `stream`
+  float offset = 0;        // 1 where weights are stored less 1
+};
+
+// stream[t] += branch[t] / rms(branch[t]) * (weight + offset).
+struct AddNormed {
+  float* stream;        // [tokens][hidden], the residual stream
+  const float* branch;  // [tokens][hidden]
+  const Bf16* weight;   // [hidden]
+  uint32_t tokens, hidden;
+  float epsilon, offset;
+};
+
+// In place: biases are added, and queries and keys normalised, those of all heads of a row together.
+struct NormWhole {
+  Bf16* qkv;                       // [tokens][queries + 2 * keys]: queries, keys, values
+  const Bf16 *q_norm, *k_norm;     // [queries], [keys]
+  uint32_t tokens, queries, keys;  // queries and keys: even
+  float epsilon;
+  const float* bias = nullptr;  // [queries + 2 * keys], or null
+};
+
+// rows = cap * tanh(rows / cap), in place.
+struct SoftCap {
+  float* rows;  // [count][width]
+  uint32_t count, width;
+  float cap;
 };
 
 // Biases are added, heads of queries and keys normalised by themselves, each where the model has that; then queries and
@@ -79,6 +105,7 @@ struct RopeStore {
   const Bf16* q_norm = nullptr;  // [dim], or null: heads are as they are
   const Bf16* k_norm = nullptr;  // [dim], null when q_norm is
   float epsilon = 0;             // of these norms
+  float offset = 0;              // added to their weights
   uint32_t pairs = 0;            // dimensions that turn against others; 0: dim / 2. In attention whole kTurnedTogether
 };
 
@@ -87,12 +114,13 @@ constexpr uint32_t head_blocks(uint32_t heads, uint32_t kv_heads) {
   return (heads / kv_heads + kHeadsTogether - 1) / kHeadsTogether;
 }
 
-// out = silu(gate) * up.
+// out = gate and up as `kind` says.
 struct SwiGlu {
   const Bf16* gate_up;  // [tokens][2 * width]: gate, up
   Bf16* out;            // [tokens][width]
   uint32_t tokens, width;
   const float* bias = nullptr;  // [2 * width], added first; or null
+  Gate kind = Gate::kSilu;
 };
 
 // out = AddNorm(stream, norm) weight^T as Bf16; with kSwiGlu `weight` has the gates' rows and then those of `up`, and
@@ -109,6 +137,8 @@ struct NormMatmul {
   float epsilon;
   Into into;
   const float* bias = nullptr;  // with kSwiGlu [2 * outputs], or null
+  Gate kind = Gate::kSilu;      // with kSwiGlu
+  float offset = 0;             // added to the norm's weights
 };
 
 // Attention of one query token per row over all positions of its sequence, found through its block table: in parts of
@@ -130,6 +160,8 @@ struct DecodeAttention {
   const uint32_t* starts = nullptr;  // [rows]: where a row's table begins in `tables`; null: at row * table_width
   // [rows][kv_heads * head_blocks()] zeros, which it leaves as zeros; null where `parts` is 1.
   uint32_t* arrived = nullptr;
+  float cap = 0;                 // scores become cap * tanh(score / cap); 0: they stay
+  const float* sinks = nullptr;  // [heads]: the score of no position, whose weight nothing is summed for; or null
   // With qkv: what rope_store would do with these rows first is done here, but for its `q`, which is not written; its
   // caches are k_cache and v_cache. A row's slot is that of its last position.
   RopeStore turn{};
@@ -163,6 +195,8 @@ struct PrefillAttention {
   uint32_t window;  // a token sees only the last so many positions up to its own; 0 = all
   float scale;      // of q·k
   enum Mask : uint32_t { kCausal, kBidirectional } mask = kCausal;  // kBidirectional: window is 0
+  float cap = 0;                                                    // as in DecodeAttention
+  const float* sinks = nullptr;                                     // the same
 };
 
 // out = scale x weight^T (+ bias) (+ out). Sums are in float32.
@@ -349,6 +383,9 @@ struct Kernels {
   // Loads all kernels of the table onto a device, so that none is loaded at its first launch, when a request waits.
   Code (*load)(int32_t device);
   ExpertKernels experts;
+  Code (*add_normed)(const Launch&, const AddNormed&);
+  Code (*norm_whole)(const Launch&, const NormWhole&);
+  Code (*soft_cap)(const Launch&, const SoftCap&);
 };
 using OpenKernels = const Kernels* (*)(uint32_t abi);
 

@@ -4,7 +4,7 @@
 namespace weir::llm::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kThreads = 256, kCapThreads = 256;
 constexpr uint32_t kSlice = 8192;  // ids of a row that a block of adjust_kernel copies and changes
 
 __device__ float changed(float logit, const Change& change, const AdjustRow& row) {
@@ -121,7 +121,22 @@ __global__ void __launch_bounds__(kSelectThreads, 1) logprobs_kernel(Logprobs a)
   }
 }
 
+__global__ void __launch_bounds__(kCapThreads) soft_cap_kernel(SoftCap a) {
+  await_inputs();
+  const uint32_t i = blockIdx.y * kCapThreads + threadIdx.x;
+  if (i >= a.width) return;
+  float& logit = a.rows[size_t(blockIdx.x) * a.width + i];
+  logit = a.cap * tanhf(logit / a.cap);
+}
+
 }  // namespace
+
+Code soft_cap(const Launch& launch, const SoftCap& a) {
+  const uint32_t blocks = (a.width + kCapThreads - 1) / kCapThreads;
+  if (!(a.cap > 0) || blocks > 65535) return kBadShape;
+  if (a.count == 0 || a.width == 0) return 0;
+  return run(launch, soft_cap_kernel, dim3(a.count, blocks), kCapThreads, 0, a);
+}
 
 Code adjust(const Launch& launch, const Adjust& a) {
   if (a.vocabulary == 0 || a.vocabulary >= 1u << 20) return kBadShape;
@@ -135,6 +150,6 @@ Code logprobs(const Launch& launch, const Logprobs& a) {
   return run(launch, logprobs_kernel, a.count, kSelectThreads, sizeof(SelectRoom), a);
 }
 
-Code load_logits(int32_t device) { return load_kernels(device, adjust_kernel, logprobs_kernel); }
+Code load_logits(int32_t device) { return load_kernels(device, adjust_kernel, logprobs_kernel, soft_cap_kernel); }
 
 }  // namespace weir::llm::cuda

@@ -2,6 +2,7 @@
 // that each warp, which reads the row anyhow, sums the squares beside its products and multiplies at the end. A warp
 // takes two rows of the weight, a gate and the `up` that goes with it, whose SwiGLU it then is; or two warps share the
 // inputs of two neighbours, which are few: one warp each would leave the memory waiting.
+#include "engines/llm/cuda/gates.cuh"
 #include "engines/llm/cuda/weights.cuh"
 
 namespace weir::llm::cuda {
@@ -52,10 +53,10 @@ __device__ void finish(float (&products)[kRows][kOutputs], const RowSums (&rows)
 }
 
 // As the two kernels would, which round in between.
-__device__ Bf16 gated(const NormMatmul& a, const float (&product)[kOutputs], uint32_t output) {
+__device__ Bf16 finish_gate(const NormMatmul& a, const float (&product)[kOutputs], uint32_t output) {
   float gate = widen(narrow(product[0])), up = widen(narrow(product[1]));
   if (a.bias) gate += a.bias[output], up += a.bias[a.outputs + output];
-  return narrow(gate / (1.f + expf(-gate)) * up);
+  return narrow(gated(a.kind, gate, up));
 }
 
 template <NormMatmul::Into kInto>
@@ -83,6 +84,9 @@ __global__ void __launch_bounds__(kThreads) norm_matmul_kernel(NormMatmul a) {
       if (i >= a.inputs) break;
       float norm[kPer], v[kOutputs][kPer];
       load(norm, a.norm + i);
+      if (a.offset != 0)
+#pragma unroll
+        for (uint32_t j = 0; j < kPer; ++j) norm[j] += a.offset;
 #pragma unroll
       for (uint32_t o = 0; o < kOutputs; ++o) widen(v[o], w[s][o]);
 #pragma unroll
@@ -95,7 +99,7 @@ __global__ void __launch_bounds__(kThreads) norm_matmul_kernel(NormMatmul a) {
 #pragma unroll
   for (uint32_t r = 0; r < kRows; ++r) {
     Bf16* out = a.out + size_t(r) * a.outputs + first;
-    if (kGates && lane == 0) *out = gated(a, products[r], first);
+    if (kGates && lane == 0) *out = finish_gate(a, products[r], first);
     if (!kGates && lane < kOutputs && first + lane < a.outputs) out[lane] = narrow(products[r][lane ? 1 : 0]);
   }
 }

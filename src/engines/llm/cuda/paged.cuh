@@ -1,4 +1,5 @@
-// Where keys and values of a position are: in blocks, which a sequence's table names; and in shared memory.
+// The parts that both attentions share: where keys and values of a position are, in blocks, which a sequence's table
+// names, and in shared memory; and scores.
 #pragma once
 
 #include <cfloat>
@@ -15,6 +16,16 @@ constexpr float kLog2E = 1.44269504088896340736f;
 template <uint32_t kDim>
 __device__ inline uint32_t swizzled(uint32_t row, uint32_t chunk) {
   return row * kDim + (chunk ^ (kDim == 96 ? row >> 1 & 3 : row & 7)) * 8;
+}
+
+// cap * tanh(score / cap): the tangent is 1 - 2 / (1 + e^2x), also where that is 0 or endless.
+__device__ inline float capped(float score, float cap) {
+  return cap * (1.f - 2.f / (1.f + exp2f(score * (2 * kLog2E / cap))));
+}
+
+// The weight of a head's sink, where it has one, relative to `highest`.
+__device__ inline float sink_weight(const float* sinks, uint32_t head, float highest) {
+  return sinks ? exp2f(sinks[head] * kLog2E - highest) : 0.f;
 }
 
 struct Pages {

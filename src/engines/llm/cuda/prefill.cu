@@ -8,8 +8,8 @@
 // Shared memory: rows of kDim, whose pieces of 16 bytes change places by row, so that eight rows of one column lie in
 // different banks.
 //
-// nvcc 13.0 for sm_90a takes 128, 194 and 232 registers for kDim 64, 128 and 256, and spills none; with 40, 80 and 96
-// KiB of shared memory that is 4, 2 and 2 blocks per multiprocessor of an H100. Left to itself it takes 130 for the
+// nvcc 13.0 for sm_90a takes 128, 168, 194 and 232 registers for kDim 64, 96, 128 and 256, and spills none; with 40, 60,
+// 80 and 96 KiB of shared memory that is 4, 3, 2 and 2 blocks per multiprocessor of an H100. Left to itself it takes 130 for the
 // first, which is a block less.
 #include "engines/llm/cuda/mma.cuh"
 #include "engines/llm/cuda/paged.cuh"
@@ -148,6 +148,14 @@ struct Rows {
         if (base + tile * 8 + lane % 4 * 2 + i % 2 >= end) s[tile][i] = -INFINITY;
   }
 
+  // Before they are masked.
+  __device__ void cap(float (&s)[kTiles][4], float cap) {
+#pragma unroll
+    for (uint32_t tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) s[tile][i] = capped(s[tile][i], cap);
+  }
+
   // Scores become weights relative to the highest so far, and what was summed before is brought down to that.
   __device__ void weigh(float (&s)[kTiles][4], float scale) {
 #pragma unroll
@@ -186,6 +194,7 @@ struct Rows {
   }
 
   // Through the warp's own rows of shared memory, so that whole lines are written.
+  template <bool kExtras>
   __device__ void finish(Bf16* rows, const PrefillAttention& a, const Work& work) {
     constexpr uint32_t kChunks = kDim / 8;
     uint32_t lane = threadIdx.x % kWarp, first = threadIdx.x / kWarp * 16;
@@ -194,6 +203,7 @@ struct Rows {
       float all = sum[half];
       all += __shfl_xor_sync(kAllLanes, all, 1);
       all += __shfl_xor_sync(kAllLanes, all, 2);
+      if constexpr (kExtras) all += sink_weight(a.sinks, blockIdx.x, highest[half]);
       float share = all > 0 ? 1 / all : 0.f;
 #pragma unroll
       for (uint32_t d = 0; d < kChunks; ++d)
@@ -210,8 +220,9 @@ struct Rows {
   }
 };
 
-template <uint32_t kDim>
-__global__ void __launch_bounds__(kThreads, kDim == 64 ? kBlocksOf64 : 1) prefill_kernel(PrefillAttention a) {
+// kExtras: scores may be capped, and heads may have sinks.
+template <uint32_t kDim, bool kExtras>
+__global__ void __launch_bounds__(kThreads, kDim == 64 && !kExtras ? kBlocksOf64 : 1) prefill_kernel(PrefillAttention a) {
   await_inputs();
   constexpr uint32_t kPiece = kKeys<kDim> * kDim;
   auto* queries = dynamic_shared<Bf16>();
@@ -238,6 +249,7 @@ __global__ void __launch_bounds__(kThreads, kDim == 64 ? kBlocksOf64 : 1) prefil
     __syncthreads();
     float s[Rows<kDim>::kTiles][4] = {};
     mine.score(s, queries, keys + turn * kPiece);
+    if (kExtras && a.cap > 0) mine.cap(s, a.cap / a.scale);
     if (work.whole)
       mine.cut(s, base, work.end);
     else
@@ -246,12 +258,13 @@ __global__ void __launch_bounds__(kThreads, kDim == 64 ? kBlocksOf64 : 1) prefil
     mine.add(s, values + turn * kPiece);
     __syncthreads();  // before this piece's place is taken
   }
-  mine.finish(queries, a, work);
+  mine.template finish<kExtras>(queries, a, work);
 }
 
 template <uint32_t kDim>
 Code start(const Launch& launch, const PrefillAttention& a) {
-  return run(launch, prefill_kernel<kDim>, dim3(a.heads, a.count), kThreads, kShared<kDim>, a);
+  auto kernel = a.cap > 0 || a.sinks ? prefill_kernel<kDim, true> : prefill_kernel<kDim, false>;
+  return run(launch, kernel, dim3(a.heads, a.count), kThreads, kShared<kDim>, a);
 }
 
 }  // namespace
@@ -268,7 +281,9 @@ Code prefill_attention(const Launch& launch, const PrefillAttention& a) {
 }
 
 Code load_prefill(int32_t device) {
-  return load_kernels(device, prefill_kernel<64>, prefill_kernel<96>, prefill_kernel<128>, prefill_kernel<256>);
+  return load_kernels(device, prefill_kernel<64, false>, prefill_kernel<96, false>, prefill_kernel<128, false>,
+                      prefill_kernel<256, false>, prefill_kernel<64, true>, prefill_kernel<96, true>,
+                      prefill_kernel<128, true>, prefill_kernel<256, true>);
 }
 
 }  // namespace weir::llm::cuda

@@ -38,7 +38,7 @@ void turn(const RopeStore& a, uint32_t position, const Bf16* norm, float* x, Bf1
     double squares = 0;
     for (uint32_t i = 0; i < a.dim; ++i) squares += double(x[i]) * x[i];
     double factor = 1 / std::sqrt(squares / a.dim + a.epsilon);
-    for (uint32_t i = 0; i < a.dim; ++i) x[i] = float(x[i] * factor * widen_bf16(norm[i]));
+    for (uint32_t i = 0; i < a.dim; ++i) x[i] = float(x[i] * factor * (widen_bf16(norm[i]) + a.offset));
   }
   for (uint32_t i = 0; i < half; ++i) {
     float angle = float(position) * a.frequencies[i];
@@ -61,12 +61,13 @@ void attend(const A& a, size_t row, uint32_t head, uint32_t length, const uint32
     return cache + ((block * a.block_size + position % a.block_size) * a.kv_heads + kv_head) * a.dim;
   };
   std::vector<double> scores, sum(a.dim);
-  double highest = -INFINITY, total = 0;
+  const double sink = a.sinks ? a.sinks[head] : -INFINITY;
+  double highest = sink, total = 0;
   for (uint32_t p = from; p < length; ++p) {
     double dot = 0;
     const Bf16* k = at(a.k_cache, p);
     for (uint32_t i = 0; i < a.dim; ++i) dot += double(widen_bf16(q[i])) * widen_bf16(k[i]);
-    scores.push_back(dot * a.scale);
+    scores.push_back(a.cap > 0 ? a.cap * std::tanh(dot * a.scale / a.cap) : dot * a.scale);
     highest = std::max(highest, scores.back());
   }
   for (uint32_t p = from; p < length; ++p) {
@@ -75,6 +76,7 @@ void attend(const A& a, size_t row, uint32_t head, uint32_t length, const uint32
     const Bf16* v = at(a.v_cache, p);
     for (uint32_t i = 0; i < a.dim; ++i) sum[i] += w * widen_bf16(v[i]);
   }
+  if (a.sinks) total += std::exp(sink - highest);
   for (uint32_t i = 0; i < a.dim; ++i) out[i] = narrow_bf16(total > 0 ? float(sum[i] / total) : 0.f);
 }
 
@@ -143,23 +145,6 @@ void patch(const Patch& a) {
     std::memcpy(a.stream + size_t(a.tokens[i]) * a.hidden, a.features + i * a.hidden, a.hidden * sizeof(float));
 }
 
-void add_norm(const AddNorm& a) {
-  for (size_t t = 0; t < a.tokens; ++t) {
-    float* x = a.stream + t * a.hidden;
-    double squares = 0;
-    for (size_t i = 0; i < a.hidden; ++i) {
-      if (a.delta) x[i] += widen_bf16(a.delta[t * a.hidden + i]);
-      squares += double(x[i]) * x[i];
-    }
-    double factor = 1 / std::sqrt(squares / a.hidden + a.epsilon);
-    for (size_t i = 0; i < a.hidden; ++i) {
-      const auto y = float(x[i] * factor * widen_bf16(a.weight[i]));
-      a.out[t * a.hidden + i] = narrow_bf16(y);
-      if (a.exact) a.exact[t * a.hidden + i] = y;
-    }
-  }
-}
-
 void rope_store(const RopeStore& a) {
   size_t width = size_t(a.heads + 2 * a.kv_heads) * a.dim;
   std::vector<float> x(a.dim);
@@ -178,15 +163,6 @@ void rope_store(const RopeStore& a) {
       for (uint32_t i = 0; i < a.dim; ++i) a.v_cache[slot + size_t(h) * a.dim + i] = narrow_bf16(x[i]);
     }
   }
-}
-
-void swiglu(const SwiGlu& a) {
-  for (size_t t = 0; t < a.tokens; ++t)
-    for (size_t i = 0; i < a.width; ++i) {
-      double gate = widen_bf16(a.gate_up[t * 2 * a.width + i]), up = widen_bf16(a.gate_up[(t * 2 + 1) * a.width + i]);
-      if (a.bias) gate += a.bias[i], up += a.bias[a.width + i];
-      a.out[t * a.width + i] = narrow_bf16(float(gate / (1 + std::exp(-gate)) * up));
-    }
 }
 
 void decode_attention(const DecodeAttention& a) {
@@ -361,30 +337,33 @@ Code multiply(const Launch&, Matmuls*, const Matmul& a) {
 }  // namespace
 
 const Kernels& table() {
-  static constexpr Kernels kTable = {kKernelsAbi,
-                                     now<Embed, embed>,
-                                     now<AddNorm, add_norm>,
-                                     now<RopeStore, rope_store>,
-                                     now<SwiGlu, swiglu>,
-                                     now<DecodeAttention, attend_turned>,
-                                     now<Draw, draw>,
-                                     now<Gather, gather>,
-                                     now<Patch, patch>,
-                                     now<PrefillAttention, prefill_attention>,
-                                     open,
-                                     close,
-                                     multiply,
-                                     now<Adjust, adjust>,
-                                     now<Logprobs, logprobs>,
-                                     now<ReadOut, read_out>,
-                                     now<Pool, pool>,
-                                     now<EmbedText, embed_text>,
-                                     now<LayerNorm, layer_norm>,
-                                     now<Gelu, gelu>,
-                                     now<NormMatmul, norm_matmul>,
-                                     load,
-                                     {now<Route, route>, now<PlacePairs, place_pairs>, now<ExpertMatmul, expert_matmul>,
-                                      now<AddExperts, add_experts>}};
+  static constexpr Kernels kTable = {
+      kKernelsAbi,
+      now<Embed, embed>,
+      now<AddNorm, add_norm>,
+      now<RopeStore, rope_store>,
+      now<SwiGlu, swiglu>,
+      now<DecodeAttention, attend_turned>,
+      now<Draw, draw>,
+      now<Gather, gather>,
+      now<Patch, patch>,
+      now<PrefillAttention, prefill_attention>,
+      open,
+      close,
+      multiply,
+      now<Adjust, adjust>,
+      now<Logprobs, logprobs>,
+      now<ReadOut, read_out>,
+      now<Pool, pool>,
+      now<EmbedText, embed_text>,
+      now<LayerNorm, layer_norm>,
+      now<Gelu, gelu>,
+      now<NormMatmul, norm_matmul>,
+      load,
+      {now<Route, route>, now<PlacePairs, place_pairs>, now<ExpertMatmul, expert_matmul>, now<AddExperts, add_experts>},
+      now<AddNormed, add_normed>,
+      now<NormWhole, norm_whole>,
+      now<SoftCap, soft_cap>};
   return kTable;
 }
 

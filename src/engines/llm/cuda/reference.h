@@ -8,6 +8,9 @@ namespace weir::llm::cuda::reference {
 
 void embed(const Embed& a);
 void add_norm(const AddNorm& a);
+void add_normed(const AddNormed& a);
+void norm_whole(const NormWhole& a);
+void soft_cap(const SoftCap& a);
 void rope_store(const RopeStore& a);
 void swiglu(const SwiGlu& a);
 // Without parts: the memory for them is not touched.
@@ -31,6 +34,9 @@ void expert_matmul(const ExpertMatmul& a);
 void add_experts(const AddExperts& a);
 // decode_attention, behind rope_store where `turn` has qkv.
 void attend_turned(const DecodeAttention& a);
+
+// The curve of a gate, times what goes with it.
+double gated(Gate kind, double gate, double up);
 
 // All of them as the table that the module has; a Launch is not looked at, and everything is done at once.
 const Kernels& table();

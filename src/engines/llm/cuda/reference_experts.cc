@@ -56,15 +56,17 @@ void expert_matmul(const ExpertMatmul& a) {
   const bool gates = a.into == ExpertMatmul::kSwiGlu;
   for (size_t p = 0; p < a.pairs; ++p) {
     const Bf16* x = a.x + p / a.per * a.inputs;
-    const Bf16* weight = a.weight + size_t(a.experts[p]) * (gates ? 2 : 1) * a.outputs * a.inputs;
+    const size_t first = size_t(a.experts[p]) * (gates ? 2 : 1) * a.outputs;
+    const Bf16* weight = a.weight + first * a.inputs;
+    auto bias = [&](size_t output) { return a.bias ? a.bias[first + output] : 0.f; };
     for (size_t o = 0; o < a.outputs; ++o) {
-      const double sum = dot(x, weight + o * a.inputs, a.inputs);
+      const double sum = dot(x, weight + o * a.inputs, a.inputs) + bias(o);
       if (!gates) {
         static_cast<float*>(a.out)[p * a.outputs + o] = float(sum);
         continue;
       }
-      const double up = dot(x, weight + (a.outputs + o) * a.inputs, a.inputs);
-      static_cast<Bf16*>(a.out)[p * a.outputs + o] = narrow_bf16(float(sum / (1 + std::exp(-sum)) * up));
+      const double up = dot(x, weight + (a.outputs + o) * a.inputs, a.inputs) + bias(a.outputs + o);
+      static_cast<Bf16*>(a.out)[p * a.outputs + o] = narrow_bf16(float(gated(a.kind, sum, up)));
     }
   }
 }

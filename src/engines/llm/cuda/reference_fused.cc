@@ -10,7 +10,7 @@ namespace {
 std::vector<Bf16> normed(const NormMatmul& a) {
   std::vector<float> stream(a.stream, a.stream + size_t(a.rows) * a.inputs);
   std::vector<Bf16> out(stream.size());
-  add_norm({stream.data(), nullptr, a.norm, out.data(), a.rows, a.inputs, a.epsilon});
+  add_norm({stream.data(), nullptr, a.norm, out.data(), a.rows, a.inputs, a.epsilon, nullptr, a.offset});
   return out;
 }
 
@@ -24,7 +24,7 @@ void norm_matmul(const NormMatmul& a) {
   if (a.into == NormMatmul::kPlain) return multiply(a.out, a.outputs);
   std::vector<Bf16> gates(size_t(a.rows) * 2 * a.outputs);
   multiply(gates.data(), 2 * a.outputs);
-  swiglu({gates.data(), a.out, a.rows, a.outputs, a.bias});
+  swiglu({gates.data(), a.out, a.rows, a.outputs, a.bias, a.kind});
 }
 
 void attend_turned(const DecodeAttention& a) {

@@ -22,7 +22,7 @@ struct Place {
 };
 
 // The norm's weight times what makes the head's mean square one, applied to both halves.
-__device__ void normalise(Head& x, const Bf16* weight, uint32_t dim, uint32_t pairs, float epsilon) {
+__device__ void normalise(Head& x, const Bf16* weight, uint32_t dim, uint32_t pairs, float epsilon, float offset) {
   uint32_t lane = threadIdx.x % kWarp, half = dim / 2;
   float squares = 0;
 #pragma unroll
@@ -38,7 +38,7 @@ __device__ void normalise(Head& x, const Bf16* weight, uint32_t dim, uint32_t pa
     float w[2], v[2];
     load(w, weight + place.first);
     load(v, weight + place.second);
-    for (uint32_t j = 0; j < 2; ++j) x.first[p][j] *= factor * w[j], x.second[p][j] *= factor * v[j];
+    for (uint32_t j = 0; j < 2; ++j) x.first[p][j] *= factor * (w[j] + offset), x.second[p][j] *= factor * (v[j] + offset);
   }
 }
 
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
   Head x = {};
   load_head(x, a.qkv + (size_t(token) * all + head) * a.dim, a.bias ? a.bias + size_t(head) * a.dim : nullptr, half,
             pairs);
-  if (a.q_norm && !value) normalise(x, query ? a.q_norm : a.k_norm, a.dim, pairs, a.epsilon);
+  if (a.q_norm && !value) normalise(x, query ? a.q_norm : a.k_norm, a.dim, pairs, a.epsilon, a.offset);
 
   size_t cached = size_t(slot) * a.kv_heads * a.dim;
   Bf16* to = query   ? a.q + (size_t(token) * a.heads + head) * a.dim

@@ -1,6 +1,6 @@
-// Kernels that go over rows once: embedding, norm, SwiGLU, gather, patches. A thread takes kPer neighbouring elements
+// Kernels that go over rows once: embedding, norm, gates, gather, patches. A thread takes kPer neighbouring elements
 // at a time, 16 bytes where widths allow it; widths are even.
-#include "engines/llm/cuda/launch.cuh"
+#include "engines/llm/cuda/gates.cuh"
 
 namespace weir::llm::cuda {
 namespace {
@@ -46,7 +46,8 @@ __global__ void gather_kernel(Gather a) {
 }
 
 // The row stays in registers between the two passes; the weight is on its way while the sum is made.
-template <uint32_t kPer>
+// kNorm: else rows are only rounded.
+template <uint32_t kPer, bool kNorm>
 __global__ void __launch_bounds__(1024) add_norm_kernel(AddNorm a) {
   await_inputs();
   float* stream = a.stream + size_t(blockIdx.x) * a.hidden;
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(1024) add_norm_kernel(AddNorm a) {
     uint32_t i = (h * blockDim.x + threadIdx.x) * kPer;
     if (i >= a.hidden) continue;
     load(x[h], stream + i);
-    load(w[h], a.weight + i);
+    if constexpr (kNorm) load(w[h], a.weight + i);
     if (delta) {
       float d[kPer];
       load(d, delta + i);
@@ -76,13 +77,13 @@ __global__ void __launch_bounds__(1024) add_norm_kernel(AddNorm a) {
     uint32_t i = (h * blockDim.x + threadIdx.x) * kPer;
     if (i >= a.hidden) continue;
 #pragma unroll
-    for (uint32_t j = 0; j < kPer; ++j) x[h][j] *= factor * w[h][j];
+    for (uint32_t j = 0; j < kPer; ++j) x[h][j] *= kNorm ? factor * (w[h][j] + a.offset) : 1.f;
     store(out + i, x[h]);
     if (exact) store(exact + i, x[h]);
   }
 }
 
-template <uint32_t kPer>
+template <uint32_t kPer, Gate kGate>
 __global__ void swiglu_kernel(SwiGlu a) {
   await_inputs();
   const Bf16* in = a.gate_up + size_t(blockIdx.x) * 2 * a.width;
@@ -99,8 +100,13 @@ __global__ void swiglu_kernel(SwiGlu a) {
     for (uint32_t j = 0; j < kPer; ++j) gate[j] += b[j], up[j] += c[j];
   }
 #pragma unroll
-  for (uint32_t j = 0; j < kPer; ++j) gate[j] = gate[j] / (1.f + expf(-gate[j])) * up[j];
+  for (uint32_t j = 0; j < kPer; ++j) gate[j] = gated<kGate>(gate[j], up[j]);
   store(a.out + size_t(blockIdx.x) * a.width + i, gate);
+}
+
+template <Gate kGate>
+auto swiglu_of(uint32_t per) {
+  return per == 2 ? swiglu_kernel<2, kGate> : swiglu_kernel<8, kGate>;
 }
 
 }  // namespace
@@ -123,7 +129,8 @@ Code add_norm(const Launch& launch, const AddNorm& a) {
   uint32_t per = a.hidden % 4 ? 2 : 4;
   if (a.hidden % 2 || a.hidden > 1024 * kHeld * per) return kBadShape;
   if (a.tokens == 0) return 0;
-  auto kernel = per == 2 ? add_norm_kernel<2> : add_norm_kernel<4>;
+  auto kernel = a.weight ? (per == 2 ? add_norm_kernel<2, true> : add_norm_kernel<4, true>)
+                         : (per == 2 ? add_norm_kernel<2, false> : add_norm_kernel<4, false>);
   return run(launch, kernel, a.tokens, threads_for(a.hidden / per, 1024), 0, a);
 }
 
@@ -131,7 +138,10 @@ Code swiglu(const Launch& launch, const SwiGlu& a) {
   uint32_t per = a.width % 8 ? 2 : 8, blocks = (a.width / per + kThreads - 1) / kThreads;
   if (a.width % 2 || blocks > 65535) return kBadShape;
   if (a.tokens == 0 || a.width == 0) return 0;
-  return run(launch, per == 2 ? swiglu_kernel<2> : swiglu_kernel<8>, dim3(a.tokens, blocks), kThreads, 0, a);
+  auto kernel = a.kind == Gate::kSilu       ? swiglu_of<Gate::kSilu>(per)
+                : a.kind == Gate::kGeluTanh ? swiglu_of<Gate::kGeluTanh>(per)
+                                            : swiglu_of<Gate::kClamped>(per);
+  return run(launch, kernel, dim3(a.tokens, blocks), kThreads, 0, a);
 }
 
 Code gather(const Launch& launch, const Gather& a) {
@@ -143,8 +153,10 @@ Code gather(const Launch& launch, const Gather& a) {
 
 Code load_rows(int32_t device) {
   return load_kernels(device, embed_kernel<2>, embed_kernel<8>, patch_kernel<2>, patch_kernel<4>,
-                      gather_kernel<uint32_t>, gather_kernel<uint4>, add_norm_kernel<2>, add_norm_kernel<4>,
-                      swiglu_kernel<2>, swiglu_kernel<8>);
+                      gather_kernel<uint32_t>, gather_kernel<uint4>, add_norm_kernel<2, true>,
+                      add_norm_kernel<4, true>, add_norm_kernel<2, false>, add_norm_kernel<4, false>,
+                      swiglu_of<Gate::kSilu>(2), swiglu_of<Gate::kSilu>(8), swiglu_of<Gate::kGeluTanh>(2),
+                      swiglu_of<Gate::kGeluTanh>(8), swiglu_of<Gate::kClamped>(2), swiglu_of<Gate::kClamped>(8));
 }
 
 }  // namespace weir::llm::cuda

@@ -25,6 +25,9 @@ Code embed_text(const Launch& launch, const EmbedText& a);
 Code layer_norm(const Launch& launch, const LayerNorm& a);
 Code gelu(const Launch& launch, const Gelu& a);
 Code norm_matmul(const Launch& launch, const NormMatmul& a);
+Code add_normed(const Launch& launch, const AddNormed& a);
+Code norm_whole(const Launch& launch, const NormWhole& a);
+Code soft_cap(const Launch& launch, const SoftCap& a);
 Code route(const Launch& launch, const Route& a);
 Code place_pairs(const Launch& launch, const PlacePairs& a);
 Code expert_matmul(const Launch& launch, const ExpertMatmul& a);
@@ -36,6 +39,7 @@ Code load_experts(int32_t device);
 Code load_grouped(int32_t device);
 Code load_logits(int32_t device);
 Code load_normed(int32_t device);
+Code load_norms(int32_t device);
 Code load_prefill(int32_t device);
 Code load_rope(int32_t device);
 Code load_rows(int32_t device);
@@ -47,16 +51,17 @@ namespace {
 Code load_all(int32_t device) {
   Code code = 0;
   for (auto load : {load_decode, load_draw, load_encoder, load_experts, load_grouped, load_logits, load_normed,
-                    load_prefill, load_rope, load_rows, load_states, load_thin})
+                    load_norms, load_prefill, load_rope, load_rows, load_states, load_thin})
     if (code == 0) code = load(device);
   return code;
 }
 
 constexpr ExpertKernels kExperts = {route, place_pairs, expert_matmul, add_experts};
-constexpr Kernels kKernels = {kKernelsAbi, embed,  add_norm,    rope_store,        swiglu,      decode_attention,
-                              draw,        gather, patch,       prefill_attention, matmul_open, matmul_close,
-                              matmul,      adjust, logprobs,    read_out,          pool,        embed_text,
-                              layer_norm,  gelu,   norm_matmul, load_all,          kExperts};
+constexpr Kernels kKernels = {kKernelsAbi, embed,   add_norm,    rope_store,        swiglu,      decode_attention,
+                              draw,        gather,  patch,       prefill_attention, matmul_open, matmul_close,
+                              matmul,      adjust,  logprobs,    read_out,          pool,        embed_text,
+                              layer_norm,  gelu,    norm_matmul, load_all,          kExperts,    add_normed,
+                              norm_whole,  soft_cap};
 
 }  // namespace
 

@@ -90,7 +90,7 @@ struct TurnedHead {
     load(w, norm + at);
     load(v, norm + partner);
 #pragma unroll
-    for (uint32_t i = 0; i < kTurnedPer; ++i) mine[i] *= factor * w[i], other[i] *= factor * v[i];
+    for (uint32_t i = 0; i < kTurnedPer; ++i) mine[i] *= factor * (w[i] + a.offset), other[i] *= factor * (v[i] + a.offset);
   }
 };
 
