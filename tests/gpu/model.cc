@@ -107,12 +107,41 @@ void check_demo(Lab& lab) {
   lab.check("greedy text of the demo model is the CPU's", ours.size() == 48 && ours == theirs ? 0 : 1, 0);
 }
 
+// As Gemma 2 and, with head norms and another rotary base for windows, Gemma 3 have it.
+void check_gemma(Lab& lab, Shape shape) {
+  shape.norms = llm::Norms::kBoth, shape.norms_less_one = true, shape.activation = llm::Activation::kGeluTanh;
+  shape.embedding_scale = std::sqrt(float(shape.hidden)), shape.embedding_rounded = true;
+  shape.windows[0] = 20, shape.attention_scale = 0.1f;
+  Shape capped = shape;
+  capped.attention_cap = 2, capped.logits_cap = 3;
+  check_random(lab, "as Gemma 2", capped);
+  shape.qk_norm = true, shape.local_rope = shape.rope;
+  for (float& frequency : shape.local_rope->frequencies) frequency = std::sqrt(frequency);
+  check_random(lab, "as Gemma 3", shape);
+}
+
+// As OLMo 2 and 3 have it.
+void check_olmo(Lab& lab, Shape shape) {
+  shape.norms = llm::Norms::kOutputs, shape.qk_norm = shape.qk_norm_whole = true, shape.tied = false;
+  shape.windows[0] = 20, shape.local_rope = shape.rope, shape.rope.scale = 1.2f;
+  check_random(lab, "as OLMo", shape);
+}
+
 // The last layer is a mixture.
 Shape mixture(Shape shape, uint32_t count, uint32_t used, uint32_t width, uint32_t shared_width) {
   llm::ExpertShape experts{.count = count, .used = used, .width = width, .shared_width = shared_width};
   experts.layers.assign(shape.layers, false), experts.layers.back() = true;
   shape.experts = std::move(experts);
   return shape;
+}
+
+// As gpt-oss has it, but that all experts are used: of equal scores rounding chooses.
+void check_gpt_oss(Lab& lab, const Shape& shape, uint32_t width) {
+  Shape oss = mixture(shape, 4, 4, width, 0);
+  oss.experts->layers.assign(oss.layers, true);
+  oss.experts->biased = oss.experts->normalised = oss.sinks = oss.qkv_bias = oss.out_bias = true;
+  oss.activation = llm::Activation::kClampedSwiglu, oss.windows[0] = 20, oss.rope.scale = 1.2f;
+  check_random(lab, "as gpt-oss", oss);
 }
 
 void check_mixtures(Lab& lab, const Shape& shape, uint32_t width) {
@@ -157,6 +186,9 @@ void check_model(Lab& lab) {
     phi.rope.frequencies.resize(24), phi.rope.scale = 1.2f;
     check_random(lab, "heads of 96 that turn in part", phi);
     check_random(lab, "twelve heads in a group", random_shape(200, 64, 2, 12, 1, 64, 64));
+    check_gemma(lab, random_shape(200, 128, 2, 2, 1, 256, 128));
+    check_olmo(lab, random_shape(200, 128, 2, 2, 1, 128, 128));
+    check_gpt_oss(lab, random_shape(200, 128, 2, 4, 1, 64, 128), 40);
     check_mixtures(lab, random_shape(200, 128, 2, 2, 1, 64, 128), 40);
     return check_encoder_models(lab);
   }
@@ -172,6 +204,9 @@ void check_model(Lab& lab) {
   phi.rope.frequencies.resize(32), phi.rope.scale = 1.2f;
   check_random(lab, "heads of 96 that turn in part", phi);
   check_random(lab, "sixteen heads in a group", random_shape(1000, 512, 2, 32, 2, 128, 1024));
+  check_gemma(lab, random_shape(1000, 512, 2, 4, 2, 256, 1024));
+  check_olmo(lab, random_shape(1000, 512, 2, 8, 2, 128, 1024));
+  check_gpt_oss(lab, random_shape(1000, 512, 2, 16, 2, 64, 1024), 264);
   check_demo(lab);
   check_encoder_models(lab);
 }

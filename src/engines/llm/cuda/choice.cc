@@ -21,15 +21,10 @@ std::string_view cpu_only(const Options& options) {
 
 // The part of a layer that no kernel of a device does; empty: there is none.
 std::string_view only_on_cpu(const Shape& s) {
-  if (s.norms != Norms::kInputs) return "norms of what attention and the MLP add";
-  if (s.sinks) return "attention sinks";
-  if (s.qk_norm_whole) return "norms of all heads together";
-  if (s.norms_less_one) return "norms' weights less 1";
-  if (s.activation != Activation::kSilu) return "gates by another curve than silu";
-  if (s.local_rope) return "two rotary bases";
-  if (s.attention_cap > 0 || s.logits_cap > 0) return "soft caps";
+  if (s.norms != Norms::kInputs && (s.experts || s.residual_scale != 1))
+    return "norms of what experts, or scales, make";
+  if (s.activation == Activation::kGelu) return "gates by gelu itself";
   if (!s.experts) return {};
-  if (s.experts->biased) return "biases of experts";
   if (s.experts->count > kMostExperts) return "more than 1024 experts";
   if (s.experts->used > kMostUsed) return "more than 32 experts for a token";
   return {};
@@ -71,8 +66,9 @@ base::Status check_widths(const Shape& s, const device::Device& device) {
   if (!has_attention(s.heads, s.kv_heads, s.head_dim))
     return no(std::to_string(s.heads) + " heads over " + std::to_string(s.kv_heads) + " of " +
               std::to_string(s.head_dim));
-  if (const size_t pairs = s.rope.frequencies.size(); pairs % kTurnedTogether)
-    return no("a head of which " + std::to_string(2 * pairs) + " dimensions turn");
+  for (uint32_t layer = 0; layer < s.layers; ++layer)
+    if (const size_t pairs = s.rope_of(layer).frequencies.size(); pairs % kTurnedTogether)
+      return no("a head of which " + std::to_string(2 * pairs) + " dimensions turn");
   if (const uint32_t width = odd_width(s)) return no("a width of " + std::to_string(width));
   return {};
 }

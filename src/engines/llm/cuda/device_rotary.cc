@@ -16,6 +16,10 @@ Status DeviceRotary::check(const Shape& shape, const device::Device& device, con
   if (shape.experts || shape.embedding_scale != 1 || shape.residual_scale != 1)
     return base::failure(base::Code::kUnimplemented, "experts and scales of " + shape.architecture +
                                                          " are not known to encoders on devices; use device: cpu");
+  if (shape.norms != Norms::kInputs || shape.norms_less_one || shape.qk_norm_whole || shape.sinks ||
+      shape.attention_cap > 0 || shape.activation != Activation::kSilu)
+    return base::failure(base::Code::kUnimplemented, "norms, caps and gates of " + shape.architecture +
+                                                         " are not known to encoders on devices; use device: cpu");
   return check_widths(shape, device);
 }
 

@@ -36,7 +36,7 @@ Status check_kernels(const Kernels& k, const Shape& shape) {
     return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so has no kernels for experts");
   if (k.abi == kKernelsAbi && k.load && k.embed && k.add_norm && k.rope_store && k.swiglu && k.decode_attention &&
       k.draw && k.gather && k.patch && k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.adjust &&
-      k.logprobs && k.read_out && k.pool && k.norm_matmul)
+      k.logprobs && k.read_out && k.pool && k.norm_matmul && k.add_normed && k.norm_whole && k.soft_cap)
     return {};
   return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
 }

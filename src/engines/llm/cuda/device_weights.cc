@@ -26,44 +26,65 @@ class WeightReader {
     if (!array) return nullptr;
     return upload_.send<Bf16>(size, [&](size_t from, size_t n, Bf16* to) { narrow(*array, from, n, to); });
   }
-  using Part = std::pair<std::string, uint32_t>;  // an array's name, and its outputs
+  enum class Rows : uint8_t { kInOrder, kInTurn };  // in turn: a gate and its `up`, which become two halves
+  struct Part {                                     // an array's name, and its outputs
+    std::string name;
+    uint32_t outputs;
+    Rows rows = Rows::kInOrder;
+  };
   // One below the other, and zeros up to `least` outputs.
   const Bf16* matrix(const std::vector<Part>& parts, uint32_t inputs, size_t least = 0) {
-    std::vector<Weight> weights;
+    std::vector<Laid> weights;
     size_t rows = 0;
-    for (const auto& [name, outputs] : parts) {
+    for (const auto& part : parts) {
       if (!upload_.status.ok()) return nullptr;
-      auto weight = Weight::find(store_, how_, name, outputs, inputs);
+      auto weight = Weight::find(store_, how_, part.name, part.outputs, inputs);
       if (!weight) return upload_.check(weight.error()), nullptr;
-      weights.push_back(std::move(*weight));
-      rows += outputs;
+      weights.push_back({std::move(*weight), part.rows});
+      rows += part.outputs;
     }
     return upload_.send<Bf16>(std::max(rows, least) * inputs, [&](size_t from, size_t n, Bf16* to) {
       if (rows < least) std::fill_n(to, n, Bf16(0));
-      each(weights, from, n, [&](const Weight& weight, size_t first, size_t count) {
-        if (const Array* array = weight.whole())
+      each(weights, from, n, [&](const Laid& laid, size_t first, size_t count) {
+        if (const Array* array = laid.weight.whole(); array && laid.rows == Rows::kInOrder)
           narrow(*array, first, count, to);
         else
-          narrow(weight, first, count, to);
+          narrow(laid, first, count, to);
         to += count;
       });
     });
   }
-  const float* bias(const std::vector<Part>& parts, float scale = 1) {
+  // The biases of these parts' matrix; zeros up to `least`.
+  const float* bias(const std::vector<Part>& parts, float scale = 1, size_t least = 0) {
     std::vector<float> all;
-    for (const auto& [name, outputs] : parts) {
-      auto part = store_.floats(name + ".bias", {outputs});
-      if (!part) return upload_.check(part.error()), nullptr;
-      all.insert(all.end(), part->begin(), part->end());
+    for (const auto& part : parts) {
+      if (!upload_.status.ok()) return nullptr;
+      auto found = store_.floats(part.name + ".bias", {part.outputs});
+      if (!found) return upload_.check(found.error()), nullptr;
+      for (uint32_t i = 0; i < part.outputs; ++i) all.push_back((*found)[row_of(part.rows, i, part.outputs)] * scale);
     }
-    for (float& b : all) b *= scale;
+    all.resize(std::max(all.size(), least));
     return floats(all);
+  }
+  const float* floats(const std::string& name, uint32_t size) {
+    auto found = store_.floats(name, {size});
+    return found ? floats(*found) : (upload_.check(found.error()), nullptr);
   }
   const float* floats(const std::vector<float>& all) {
     return upload_.send<float>(all.size(), [&](size_t from, size_t n, float* to) { std::copy_n(&all[from], n, to); });
   }
 
+  bool has(const std::string& name) const { return store_.has(name); }
+
  private:
+  struct Laid {
+    Weight weight;
+    Rows rows;
+  };
+  // The row of an array that becomes row `to` of a matrix.
+  static uint32_t row_of(Rows rows, uint32_t to, uint32_t all) {
+    return rows == Rows::kInOrder ? to : to < all / 2 ? 2 * to : 2 * (to - all / 2) + 1;
+  }
   const Array* find(const std::string& name, std::initializer_list<uint64_t> shape) {
     if (!upload_.status.ok()) return nullptr;
     auto array = store_.find(name, shape);
@@ -72,12 +93,12 @@ class WeightReader {
   }
   // Elements [from, from + n) of the matrices one after the other, piece by piece.
   template <class Each>
-  static void each(const std::vector<Weight>& weights, size_t from, size_t n, Each&& piece) {
-    for (const auto& weight : weights) {
-      size_t size = size_t(weight.outputs()) * weight.inputs();
+  static void each(const std::vector<Laid>& weights, size_t from, size_t n, Each&& piece) {
+    for (const auto& laid : weights) {
+      size_t size = size_t(laid.weight.outputs()) * laid.weight.inputs();
       if (from < size && n > 0) {
         size_t count = std::min(n, size - from);
-        piece(weight, from, count);
+        piece(laid, from, count);
         n -= count, from = 0;
       } else {
         from -= std::min(from, size);
@@ -96,12 +117,12 @@ class WeightReader {
       std::transform(piece, piece + count, to + done, narrow_bf16);
     }
   }
-  // One that is quantized, row by row.
-  static void narrow(const Weight& weight, size_t from, size_t n, Bf16* to) {
-    std::vector<float> row(weight.inputs());
+  // One that is quantized, or whose rows are in another order, row by row.
+  static void narrow(const Laid& laid, size_t from, size_t n, Bf16* to) {
+    std::vector<float> row(laid.weight.inputs());
     while (n > 0) {
       const size_t skip = from % row.size(), count = std::min(n, row.size() - skip);
-      weight.floats(uint32_t(from / row.size()), row.data());
+      laid.weight.floats(row_of(laid.rows, uint32_t(from / row.size()), laid.weight.outputs()), row.data());
       to = std::transform(row.begin() + skip, row.begin() + skip + count, to, narrow_bf16);
       from += count, n -= count;
     }
@@ -114,21 +135,34 @@ class WeightReader {
 
 using Part = WeightReader::Part;
 
+// Gates and ups of an expert lie in two arrays, or row by row in one.
+void add_gate_up(const ExpertNames& names, const std::string& expert, uint32_t width, const WeightReader& read,
+                 std::vector<Part>& parts) {
+  const std::string both = expert + "gate_up_proj";
+  if (read.has(both + ".weight") || read.has(both + ".blocks"))
+    return parts.push_back({both, 2 * width, WeightReader::Rows::kInTurn});
+  parts.push_back({expert + names.gate, width}), parts.push_back({expert + names.up, width});
+}
+
 DeviceExperts read_experts(const Shape& s, const std::string& prefix, WeightReader& read) {
   const ExpertShape& e = *s.experts;
   const ExpertNames names = expert_names(s);
   const std::string mixture = prefix + names.mixture, shared = mixture + "shared_expert.";
   std::vector<Part> router{{mixture + "gate", e.count}}, gate_up, down;
-  if (e.shared_width > 0) router.emplace_back(mixture + "shared_expert_gate", 1);
+  if (e.shared_width > 0) router.push_back({mixture + "shared_expert_gate", 1});
   for (uint32_t i = 0; i < e.count; ++i) {
     const std::string expert = mixture + "experts." + std::to_string(i) + ".";
-    gate_up.emplace_back(expert + names.gate, e.width), gate_up.emplace_back(expert + names.up, e.width);
-    down.emplace_back(expert + names.down, s.hidden);
+    add_gate_up(names, expert, e.width, read, gate_up);
+    down.push_back({expert + names.down, s.hidden});
   }
   DeviceExperts to;
   to.router = read.matrix(router, s.hidden, scores_of(e));
   to.gate_up = read.matrix(gate_up, s.hidden);
   to.down = read.matrix(down, e.width);
+  if (e.biased) {
+    to.router_bias = read.bias(router, 1, scores_of(e));
+    to.gate_up_bias = read.bias(gate_up), to.down_bias = read.bias(down);
+  }
   if (e.shared_width == 0) return to;
   to.shared_gate_up =
       read.matrix({{shared + names.gate, e.shared_width}, {shared + names.up, e.shared_width}}, s.hidden);
@@ -141,8 +175,8 @@ void read_attention(const Shape& s, const std::string& attention, WeightReader& 
   std::vector<Part> qkv{{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}};
   if (s.fused) qkv = {{attention + "qkv_proj", q + 2 * kv}};
   if (s.qk_norm) {
-    l.q_norm = read.vector(attention + "q_norm.weight", s.head_dim);
-    l.k_norm = read.vector(attention + "k_norm.weight", s.head_dim);
+    l.q_norm = read.vector(attention + "q_norm.weight", s.qk_norm_whole ? q : s.head_dim);
+    l.k_norm = read.vector(attention + "k_norm.weight", s.qk_norm_whole ? kv : s.head_dim);
   }
   l.qkv = read.matrix(qkv, s.hidden);
   if (s.qkv_bias) l.qkv_bias = read.bias(qkv);
@@ -160,10 +194,19 @@ void read_mlp(const Shape& s, const std::string& mlp, WeightReader& read, Device
   l.down_bias = read.bias({{mlp + "down_proj", s.hidden}}, s.residual_scale);
 }
 
+void read_norms(const Shape& s, const std::string& prefix, WeightReader& read, DeviceLayer& l) {
+  auto norm = [&](const char* name) { return read.vector(prefix + name + ".weight", s.hidden); };
+  if (s.norms != Norms::kOutputs) l.input_norm = norm("input_layernorm");
+  (s.norms == Norms::kInputs ? l.post_norm : l.attention_norm) = norm("post_attention_layernorm");
+  if (s.norms == Norms::kBoth) l.post_norm = norm("pre_feedforward_layernorm");
+  if (s.norms != Norms::kInputs) l.mlp_norm = norm("post_feedforward_layernorm");
+}
+
 DeviceLayer read_layer(const Shape& s, uint32_t index, const std::string& prefix, WeightReader& read) {
   DeviceLayer l;
-  l.input_norm = read.vector(prefix + "input_layernorm.weight", s.hidden);
-  l.post_norm = read.vector(prefix + "post_attention_layernorm.weight", s.hidden);
+  read_norms(s, prefix, read, l);
+  if (const std::string sinks = prefix + "self_attn.sinks"; s.sinks)  // which a folder calls without ".weight"
+    l.sinks = read.floats(read.has(sinks) ? sinks : sinks + ".weight", s.heads);
   read_attention(s, prefix + "self_attn.", read, l);
   if (s.is_mixture(index))
     l.experts = read_experts(s, prefix, read);
@@ -177,9 +220,11 @@ DeviceWeights read_model(const Shape& shape, const Readouts& readouts, const Sto
   DeviceWeights w;
   const std::string root = root_of(store);
   w.embedding = read.matrix({{root + "embed_tokens", shape.vocabulary}}, shape.hidden);
-  if (!shape.encoder) w.head = shape.tied ? w.embedding : read.matrix({{"lm_head", shape.vocabulary}}, shape.hidden);
+  if (!shape.encoder)
+    w.head = shape.tied ? w.embedding : read.matrix({{head_of(store), shape.vocabulary}}, shape.hidden);
   w.norm = read.vector(root + "norm.weight", shape.hidden);
   w.frequencies = read.floats(shape.rope.frequencies);
+  if (shape.local_rope) w.local_frequencies = read.floats(shape.local_rope->frequencies);
   if (has_unturned(shape)) w.no_frequencies = read.floats(std::vector<float>(shape.head_dim / 2));
   if (!readouts.vectors.empty()) w.readouts = read.floats(readouts.vectors);
   for (uint32_t i = 0; i < shape.layers && upload.status.ok(); ++i)

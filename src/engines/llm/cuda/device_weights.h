@@ -15,28 +15,36 @@ namespace weir::llm::cuda {
 constexpr uint32_t scores_of(const ExpertShape& e) { return (e.count + uint32_t(e.shared_width > 0) + 7) / 8 * 8; }
 
 // Whether there are layers whose heads do not turn at all.
-inline bool has_unturned(const Shape& shape) { return !shape.unturned.empty() || shape.rope.frequencies.empty(); }
+inline bool has_unturned(const Shape& shape) {
+  return !shape.unturned.empty() || shape.rope.frequencies.empty() ||
+         (shape.local_rope && shape.local_rope->frequencies.empty());
+}
 
 // Addresses on the device; null where the model has no such parameter.
 struct DeviceExperts {
   const Bf16* router = nullptr;                    // [scores_of][hidden]; null: the layer is no mixture
   const Bf16 *gate_up = nullptr, *down = nullptr;  // [experts][gates, then ups][hidden], [experts][hidden][width]
   const Bf16 *shared_gate_up = nullptr, *shared_down = nullptr;
+  const float *router_bias = nullptr, *gate_up_bias = nullptr, *down_bias = nullptr;  // as long as their outputs
 };
 
 struct DeviceLayer {
-  const Bf16 *input_norm = nullptr, *post_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
+  const Bf16 *input_norm = nullptr, *post_norm = nullptr;     // before attention and the MLP
+  const Bf16 *attention_norm = nullptr, *mlp_norm = nullptr;  // of what they make
+  const Bf16 *q_norm = nullptr, *k_norm = nullptr;            // of a head, or of all heads together
   const Bf16 *qkv = nullptr, *out = nullptr, *gate_up = nullptr, *down = nullptr;  // gate_up: gates, then ups
   const float *qkv_bias = nullptr, *out_bias = nullptr, *gate_up_bias = nullptr, *down_bias = nullptr;
-  DeviceExperts experts;  // in place of gate_up and down
+  const float* sinks = nullptr;  // [heads]: scores of no position
+  DeviceExperts experts;         // in place of gate_up and down
 };
 
 struct DeviceWeights {
   // head: the embedding, where the two are one; of encoders null.
   const Bf16 *embedding = nullptr, *head = nullptr, *norm = nullptr;
-  const float* frequencies = nullptr;     // of rotary positions
-  const float* no_frequencies = nullptr;  // zeros, of layers that do not turn; null: all do
-  const float* readouts = nullptr;        // [layers][concepts][hidden]
+  const float* frequencies = nullptr;        // of rotary positions
+  const float* local_frequencies = nullptr;  // of layers with a window, where theirs are others
+  const float* no_frequencies = nullptr;     // zeros, of layers that do not turn; null: all do
+  const float* readouts = nullptr;           // [layers][concepts][hidden]
   std::vector<DeviceLayer> layers;
   std::vector<device::DeviceBuffer> memory;
   uint64_t bytes = 0;

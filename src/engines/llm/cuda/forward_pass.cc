@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engines/llm/cuda/bf16.h"
 #include "engines/llm/cuda/launches.h"
 
 namespace weir::llm::cuda {
@@ -17,6 +18,11 @@ using Into = Matmul::Into;
 namespace {
 
 constexpr uint64_t kLeastParts = uint64_t(256) << 10;
+
+float embedding_scale(const Shape& shape) {
+  const float scale = shape.embedding_scale;
+  return shape.embedding_rounded ? widen_bf16(narrow_bf16(scale)) : scale;
+}
 
 }  // namespace
 
@@ -46,7 +52,7 @@ Status ForwardPass::run(const QueuedStep& queued) {
   const auto& step = queued.step;
   const auto tokens = rows_ = uint32_t(queued.layout.plan.ids.size());
   auto status = queue_.launch(queue_.kernels().embed, Embed{memory_.residual, weights_.embedding, queued.at.ids, tokens,
-                                                            shape_.hidden, memory_.sampled, shape_.embedding_scale});
+                                                            shape_.hidden, memory_.sampled, embedding_scale(shape_)});
   if (status.ok() && !step.patches.empty())
     status = queue_.launch(queue_.kernels().patch, Patch{memory_.residual, queued.at.features, queued.at.patched,
                                                          uint32_t(step.patches.size()), shape_.hidden});
@@ -56,7 +62,30 @@ Status ForwardPass::run(const QueuedStep& queued) {
 
 Status ForwardPass::norm(const Bf16* weight) {
   return queue_.launch(queue_.kernels().add_norm, AddNorm{memory_.residual, nullptr, weight, memory_.normed, rows_,
-                                                          shape_.hidden, shape_.epsilon});
+                                                          shape_.hidden, shape_.epsilon, nullptr, norm_offset(shape_)});
+}
+
+Status ForwardPass::norm_heads(const DeviceLayer& layer) {
+  if (!shape_.qk_norm_whole) return {};
+  return queue_.launch(queue_.kernels().norm_whole,
+                       NormWhole{memory_.qkv, layer.q_norm, layer.k_norm, rows_, shape_.heads * shape_.head_dim,
+                                 shape_.kv_heads * shape_.head_dim, shape_.epsilon, layer.qkv_bias});
+}
+
+// The product that goes through a norm lies where the gates were: they are not needed any more, or not yet.
+Status ForwardPass::add_product(const Bf16* x, const Bf16* weight, const float* bias, uint32_t inputs,
+                                const Bf16* norm) {
+  const uint32_t hidden = shape_.hidden;
+  if (!norm)
+    return queue_.multiply(x, rows_, weight, bias, hidden, inputs, memory_.residual, Into::kAddF32,
+                           shape_.residual_scale);
+  auto* branch = reinterpret_cast<float*>(memory_.gates);
+  return each([&] { return queue_.multiply(x, rows_, weight, bias, hidden, inputs, branch, Into::kF32); },
+              [&] {
+                return queue_.launch(
+                    queue_.kernels().add_normed,
+                    AddNormed{memory_.residual, branch, norm, rows_, hidden, shape_.epsilon, norm_offset(shape_)});
+              });
 }
 
 // Most of a prompt is there for its keys and values only: the rest of the last layer is for what somebody wants. The
@@ -82,8 +111,8 @@ Status ForwardPass::run_layer(const QueuedStep& queued, uint32_t index) {
   if (!status.ok() || rows_ == 0) return status;
   return each(
       [&] {
-        return queue_.multiply(memory_.mixed, rows_, layer.out, layer.out_bias, shape_.hidden,
-                               shape_.heads * shape_.head_dim, memory_.residual, Into::kAddF32, shape_.residual_scale);
+        return add_product(memory_.mixed, layer.out, layer.out_bias, shape_.heads * shape_.head_dim,
+                           layer.attention_norm);
       },
       [&] { return layer.experts.router ? run_experts(layer) : run_mlp(layer); },
       [&] { return read_out(queued, index); });
@@ -104,6 +133,7 @@ Status ForwardPass::run_attention(const QueuedStep& queued, uint32_t index) {
         return multiply_normed({memory_.residual, layer.input_norm, layer.qkv, memory_.qkv, rows_, outputs,
                                 shape_.hidden, shape_.epsilon, NormMatmul::kPlain});
       },
+      [&] { return norm_heads(layer); },
       [&] {
         return turns_in_attention(queued) ? Status()
                                           : queue_.launch(queue_.kernels().rope_store, rope_of_layer(queued, index));
@@ -111,18 +141,20 @@ Status ForwardPass::run_attention(const QueuedStep& queued, uint32_t index) {
       [&] { return decode_attention(queued, index); }, [&] { return prefill_attention(queued, index); });
 }
 
-Status ForwardPass::multiply_normed(const NormMatmul& a) {
-  if (a.rows <= kNormRows && a.inputs % 8 == 0) return queue_.launch(queue_.kernels().norm_matmul, a);
+Status ForwardPass::multiply_normed(NormMatmul a) {
+  a.kind = gate_of(shape_.activation), a.offset = norm_offset(shape_);
+  if (a.norm && a.rows <= kNormRows && a.inputs % 8 == 0) return queue_.launch(queue_.kernels().norm_matmul, a);
   const bool gates = a.into == NormMatmul::kSwiGlu;
-  return each([&] { return norm(a.norm); },
-              [&] {
-                return queue_.multiply(memory_.normed, a.rows, a.weight, nullptr, gates ? 2 * a.outputs : a.outputs,
-                                       a.inputs, gates ? memory_.gates : a.out, Into::kBf16);
-              },
-              [&] {
-                if (!gates) return Status();
-                return queue_.launch(queue_.kernels().swiglu, SwiGlu{memory_.gates, a.out, a.rows, a.outputs, a.bias});
-              });
+  return each(
+      [&] { return norm(a.norm); },
+      [&] {
+        return queue_.multiply(memory_.normed, a.rows, a.weight, nullptr, gates ? 2 * a.outputs : a.outputs, a.inputs,
+                               gates ? memory_.gates : a.out, Into::kBf16);
+      },
+      [&] {
+        if (!gates) return Status();
+        return queue_.launch(queue_.kernels().swiglu, SwiGlu{memory_.gates, a.out, a.rows, a.outputs, a.bias, a.kind});
+      });
 }
 
 Status ForwardPass::run_mlp(const DeviceLayer& layer) {
@@ -132,10 +164,7 @@ Status ForwardPass::run_mlp(const DeviceLayer& layer) {
         return multiply_normed({memory_.residual, layer.post_norm, layer.gate_up, memory_.gated, rows_, inner, hidden,
                                 shape_.epsilon, NormMatmul::kSwiGlu, layer.gate_up_bias});
       },
-      [&] {
-        return queue_.multiply(memory_.gated, rows_, layer.down, layer.down_bias, hidden, inner, memory_.residual,
-                               Into::kAddF32, shape_.residual_scale);
-      });
+      [&] { return add_product(memory_.gated, layer.down, layer.down_bias, inner, layer.mlp_norm); });
 }
 
 // Attention of rows of one token: of as many at a time as there is memory for the parts of. A row's result does not
@@ -157,7 +186,7 @@ Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
     a.out = memory_.mixed + first * width, a.rows = std::min(at_once, rows - first);
     a.heads = shape_.heads, a.kv_heads = shape_.kv_heads, a.dim = shape_.head_dim;
     a.block_size = cache_.block_size(), a.parts = parts, a.window = shape_.windows[layer],
-    a.scale = shape_.score_scale();
+    a.scale = shape_.score_scale(), a.cap = shape_.attention_cap, a.sinks = weights_.layers[layer].sinks;
     a.arrived = reinterpret_cast<uint32_t*>(arrived_.data());
     if (turns_in_attention(queued)) {
       a.turn = rope_of_layer(queued, layer);
@@ -180,7 +209,7 @@ Status ForwardPass::prefill_attention(const QueuedStep& queued, uint32_t layer) 
   a.tiles = last ? queued.at.last_tiles : queued.at.tiles, a.out = memory_.mixed;
   a.count = uint32_t(tiles.size()), a.heads = shape_.heads, a.kv_heads = shape_.kv_heads;
   a.dim = shape_.head_dim, a.block_size = cache_.block_size(), a.window = shape_.windows[layer],
-  a.scale = shape_.score_scale();
+  a.scale = shape_.score_scale(), a.cap = shape_.attention_cap, a.sinks = weights_.layers[layer].sinks;
   return queue_.launch(queue_.kernels().prefill_attention, a);
 }
 
@@ -220,6 +249,11 @@ Status ForwardPass::compute_logits(const QueuedStep& queued, Range requests) {
       [&] {
         return queue_.multiply(memory_.gathered, requests.count, weights_.head, nullptr, shape_.vocabulary,
                                shape_.hidden, memory_.logits, Into::kF32, 1 / shape_.logits_divisor);
+      },
+      [&] {
+        if (shape_.logits_cap <= 0) return Status();
+        return queue_.launch(queue_.kernels().soft_cap,
+                             SoftCap{memory_.logits, requests.count, shape_.vocabulary, shape_.logits_cap});
       });
 }
 

@@ -49,9 +49,13 @@ class ForwardPass {
   base::Status run_experts(const DeviceLayer& layer);
   base::Status multiply_experts(const DeviceExperts& weights);
   base::Status run_shared_expert(const DeviceExperts& weights);
-  base::Status norm(const Bf16* weight);
+  base::Status norm(const Bf16* weight);  // null: rows are only rounded
+  // Where the model normalises the heads of a row together; after that its biases are in them.
+  base::Status norm_heads(const DeviceLayer& layer);
   // The residual stream's norm and a product of it, in one kernel where the rows are few.
-  base::Status multiply_normed(const NormMatmul& a);
+  base::Status multiply_normed(NormMatmul a);
+  // The residual stream takes what x weight^T (+ bias) makes, normalised first where there is a norm for that.
+  base::Status add_product(const Bf16* x, const Bf16* weight, const float* bias, uint32_t inputs, const Bf16* norm);
   base::Status zero_arrived(uint32_t rows);
   base::Status drop_unwanted(const QueuedStep& queued);
   base::Status read_out(const QueuedStep& queued, uint32_t layer);

@@ -15,16 +15,26 @@ base::Status each(Steps&&... steps) {
   return status;
 }
 
+inline Gate gate_of(Activation activation) {
+  return activation == Activation::kGeluTanh        ? Gate::kGeluTanh
+         : activation == Activation::kClampedSwiglu ? Gate::kClamped
+                                                    : Gate::kSilu;
+}
+// Norms add this to their weights, which may be stored less 1.
+inline float norm_offset(const Shape& shape) { return shape.norms_less_one ? 1.f : 0.f; }
+
 // The dimensions that the model fixes; tokens, queries, keys and values are the step's.
 inline RopeStore rope_of(const Shape& shape, const DeviceWeights& weights, uint32_t index) {
   const DeviceLayer& layer = weights.layers[index];
   const Rope& turn = shape.rope_of(index);
   const bool turns = !turn.frequencies.empty();
   RopeStore rope{};
-  rope.frequencies = turns ? weights.frequencies : weights.no_frequencies;
+  const bool local = shape.local_rope && &turn == &*shape.local_rope;
+  rope.frequencies = !turns ? weights.no_frequencies : local ? weights.local_frequencies : weights.frequencies;
   rope.heads = shape.heads, rope.kv_heads = shape.kv_heads, rope.dim = shape.head_dim;
   rope.scale = turn.scale, rope.pairs = uint32_t(turn.frequencies.size());
-  rope.bias = layer.qkv_bias;
+  if (shape.qk_norm_whole) return rope;  // which is done before, with the biases
+  rope.bias = layer.qkv_bias, rope.offset = norm_offset(shape);
   rope.q_norm = layer.q_norm, rope.k_norm = layer.k_norm, rope.epsilon = shape.epsilon;
   return rope;
 }

@@ -36,55 +36,92 @@ void fill_random(uint64_t stream, float scale, size_t from, std::span<Bf16> to) 
   for (auto& thread : others) thread.join();
 }
 
-template <class Random>
-DeviceExperts random_experts(const Shape& s, Random& random) {
+// Makes arrays on a device, each of a stream of its own.
+class RandomArrays {
+ public:
+  RandomArrays(const Shape& shape, uint64_t seed, DeviceUpload& upload)
+      : less_one_(shape.norms_less_one), stream_(seed), upload_(upload) {}
+
+  const Bf16* matrix(size_t elements, uint32_t inputs) {
+    const float scale = std::sqrt(3.f / float(inputs));  // uniform: the variance is a third of its square
+    return upload_.send<Bf16>(elements, [scale, stream = next()](size_t from, size_t n, Bf16* to) {
+      fill_random(stream, scale, from, {to, n});
+    });
+  }
+  // Weights of a norm, around one.
+  const Bf16* norm(size_t n) {
+    const float one = less_one_ ? 0.f : 1.f;
+    return upload_.send<Bf16>(n, [one, stream = next()](size_t from, size_t count, Bf16* to) {
+      for (size_t i = 0; i < count; ++i) to[i] = narrow_bf16(one + random_at(stream, from + i) / 4);
+    });
+  }
+  const float* bias(size_t n) {
+    return upload_.send<float>(n, [stream = next()](size_t from, size_t count, float* to) {
+      for (size_t i = 0; i < count; ++i) to[i] = random_at(stream, from + i);
+    });
+  }
+  const float* floats(const std::vector<float>& all) {
+    return upload_.send<float>(all.size(), [&](size_t from, size_t n, float* to) { std::copy_n(&all[from], n, to); });
+  }
+
+ private:
+  uint64_t next() { return stream_ += 0x9e3779b97f4a7c15ull; }
+
+  const bool less_one_;
+  uint64_t stream_;
+  DeviceUpload& upload_;
+};
+
+DeviceExperts random_experts(const Shape& s, RandomArrays& random) {
   const ExpertShape& e = *s.experts;
   const size_t width = e.width, shared = e.shared_width, hidden = s.hidden;
   DeviceExperts to;
-  to.router = random(scores_of(e) * hidden, s.hidden);
-  to.gate_up = random(e.count * 2 * width * hidden, s.hidden), to.down = random(e.count * hidden * width, e.width);
+  to.router = random.matrix(scores_of(e) * hidden, s.hidden);
+  to.gate_up = random.matrix(e.count * 2 * width * hidden, s.hidden);
+  to.down = random.matrix(e.count * hidden * width, e.width);
+  if (e.biased) {
+    to.router_bias = random.bias(scores_of(e));
+    to.gate_up_bias = random.bias(e.count * 2 * width), to.down_bias = random.bias(e.count * hidden);
+  }
   if (shared == 0) return to;
-  to.shared_gate_up = random(2 * shared * hidden, s.hidden), to.shared_down = random(hidden * shared, e.shared_width);
+  to.shared_gate_up = random.matrix(2 * shared * hidden, s.hidden);
+  to.shared_down = random.matrix(hidden * shared, e.shared_width);
   return to;
+}
+
+DeviceLayer random_layer(const Shape& s, uint32_t index, RandomArrays& random) {
+  const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+  DeviceLayer l;
+  if (s.norms != Norms::kOutputs) l.input_norm = random.norm(s.hidden), l.post_norm = random.norm(s.hidden);
+  if (s.norms != Norms::kInputs) l.attention_norm = random.norm(s.hidden), l.mlp_norm = random.norm(s.hidden);
+  if (s.qk_norm) l.q_norm = random.norm(s.qk_norm_whole ? q : s.head_dim);
+  if (s.qk_norm) l.k_norm = random.norm(s.qk_norm_whole ? kv : s.head_dim);
+  l.qkv = random.matrix(size_t(q + 2 * kv) * s.hidden, s.hidden), l.out = random.matrix(size_t(s.hidden) * q, q);
+  if (s.qkv_bias) l.qkv_bias = random.bias(q + 2 * kv);
+  if (s.out_bias) l.out_bias = random.bias(s.hidden);
+  if (s.sinks) l.sinks = random.bias(s.heads);
+  if (s.is_mixture(index)) {
+    l.experts = random_experts(s, random);
+    return l;
+  }
+  l.gate_up = random.matrix(size_t(2) * s.intermediate * s.hidden, s.hidden);
+  l.down = random.matrix(size_t(s.hidden) * s.intermediate, s.intermediate);
+  return l;
 }
 
 }  // namespace
 
 base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed, device::Device& device) {
   DeviceUpload upload(device);
-  uint64_t matrix = seed;
-  auto random = [&](size_t elements, uint32_t inputs) -> const Bf16* {
-    const float scale = std::sqrt(3.f / float(inputs));  // uniform: the variance is a third of its square
-    const uint64_t stream = matrix += 0x9e3779b97f4a7c15ull;
-    return upload.send<Bf16>(elements, [&](size_t from, size_t n, Bf16* to) {
-      fill_random(stream, scale, from, {to, n});
-    });
-  };
-  auto ones = [&](size_t n) {
-    return upload.send<Bf16>(n, [](size_t, size_t count, Bf16* to) { std::fill_n(to, count, narrow_bf16(1)); });
-  };
+  RandomArrays random(s, seed, upload);
+  const size_t embedding = size_t(s.vocabulary) * s.hidden;
   DeviceWeights w;
-  w.embedding = random(size_t(s.vocabulary) * s.hidden, s.hidden), w.norm = ones(s.hidden);
-  w.head = s.encoder ? nullptr : s.tied ? w.embedding : random(size_t(s.vocabulary) * s.hidden, s.hidden);
-  w.frequencies = upload.send<float>(s.rope.frequencies.size(), [&](size_t from, size_t n, float* to) {
-    std::copy_n(&s.rope.frequencies[from], n, to);
-  });
-  const auto no_turn = [](size_t, size_t n, float* to) { std::fill_n(to, n, 0.0f); };
-  if (has_unturned(s)) w.no_frequencies = upload.send<float>(s.head_dim / 2, no_turn);
-  for (uint32_t i = 0; i < s.layers; ++i) {
-    DeviceLayer l;
-    l.input_norm = ones(s.hidden), l.post_norm = ones(s.hidden);
-    if (s.qk_norm) l.q_norm = ones(s.head_dim), l.k_norm = ones(s.head_dim);
-    const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
-    l.qkv = random(size_t(q + 2 * kv) * s.hidden, s.hidden), l.out = random(size_t(s.hidden) * q, q);
-    if (s.is_mixture(i)) {
-      l.experts = random_experts(s, random);
-    } else {
-      l.gate_up = random(size_t(2) * s.intermediate * s.hidden, s.hidden);
-      l.down = random(size_t(s.hidden) * s.intermediate, s.intermediate);
-    }
-    w.layers.push_back(l);
-  }
+  w.embedding = random.matrix(embedding, s.hidden), w.norm = random.norm(s.hidden);
+  w.head = s.encoder ? nullptr : s.tied ? w.embedding : random.matrix(embedding, s.hidden);
+  w.frequencies = random.floats(s.rope.frequencies);
+  if (s.local_rope) w.local_frequencies = random.floats(s.local_rope->frequencies);
+  if (has_unturned(s)) w.no_frequencies = random.floats(std::vector<float>(s.head_dim / 2));
+  for (uint32_t i = 0; i < s.layers; ++i) w.layers.push_back(random_layer(s, i, random));
   upload.wait();
   if (!upload.status.ok()) return upload.status;
   w.memory = std::move(upload.memory), w.bytes = upload.bytes;
