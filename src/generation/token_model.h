@@ -1,4 +1,4 @@
-// TokenModel: a model of tokens on one device, loaded and not yet in front of Calls.
+// TokenModel: a model of tokens on its device, or on several, loaded and not yet in front of Calls.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ struct TokenModel {
   msg::ModelSpec spec;  // as the model's files have it; the repository's configuration is laid over it
   std::unique_ptr<TokenEngine> engine;
   TokenPolicy policy;
-  WrapLanes wrap_lanes = nullptr;  // null: there is none
-  std::string place = "cpu";       // where it runs, as sched::Engine::place()
-  uint64_t adapter_bytes = 0;      // of memory, which its adapters take beside the weights
+  WrapLanes wrap_lanes = nullptr;           // null: there is none
+  std::string place = "cpu";                // where it runs, as sched::Engine::place()
+  uint64_t adapter_bytes = 0;               // of memory, which its adapters take beside the weights
+  std::vector<std::string> other_places{};  // of devices that compute it together with the first, with equal parts
 };
 
 // A lane for each instance, a load balancer over them, and the front. `instances` are of one model, on different

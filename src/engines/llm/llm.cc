@@ -13,6 +13,7 @@
 #include "engines/llm/encoder_load.h"
 #include "engines/llm/load/details.h"
 #include "engines/llm/load/gguf_texts.h"
+#include "engines/llm/loading.h"
 #include "engines/llm/options.h"
 #include "engines/llm/text_model.h"
 #include "engines/llm/turn.h"
@@ -25,23 +26,6 @@ namespace {
 
 constexpr size_t kMaxConfig = 4 << 20, kMaxTokenizer = 256 << 20;
 
-// A folder and what its small files say, before the weights are touched.
-struct Loading {
-  msg::ModelSpec wanted;  // and what the files say of it
-  Options options;
-  Folder folder;
-  std::string file;               // config.json, or a GGUF file
-  std::optional<GgufTexts> gguf;  // in place of the small files
-  Model model{};
-  std::shared_ptr<msg::TextSpec> text = std::make_shared<msg::TextSpec>();
-  std::optional<uint32_t> eos{};  // the tokenizer's, which ends answers beside those that the configs name
-
-  // With the file's name, where what is wrong is not in the file that the text names.
-  base::Status named(const base::Status& why) const {
-    return gguf ? base::failure(why.code, "'" + file + "': " + why.text) : why;
-  }
-};
-
 // Whatever it is called.
 bool is_gguf(const Loading& l) {
   if (l.file.ends_with(".gguf")) return true;
@@ -49,11 +33,15 @@ bool is_gguf(const Loading& l) {
   return mapping && begins_as_gguf(mapping->bytes());
 }
 
+}  // namespace
+
 base::Result<Store> open_store(const Loading& l, const Place& place) {
   if (!l.gguf) return Store::open(l.folder, place.loading);
   auto model = open_gguf(l.folder, l.file);
   return model ? Store::open(std::move(*model), place.loading) : model.error();
 }
+
+namespace {
 
 base::Status read_processor(Loading& l) {
   std::string files[3];
@@ -96,6 +84,8 @@ base::Status read_text(Loading& l) {
   return {};
 }
 
+}  // namespace
+
 generation::TokenModel text_model(const Loading& l, std::unique_ptr<generation::TokenEngine> engine) {
   msg::ModelSpec spec = l.wanted;
   spec.engine = "llm";
@@ -112,6 +102,8 @@ base::Result<std::unique_ptr<VisionEncoder>> read_vision_encoder(Loading& l, con
         msg::TextSpec::Vision{vision.start_id, vision.pad_id, vision.end_id, VisionEncoder::counter(vision)};
   return vision_encoder;
 }
+
+namespace {
 
 base::Status read_weights(Loading& l, const Place& place, ThreadTeam& team) {
   auto store = open_store(l, place);
@@ -211,98 +203,6 @@ base::Result<generation::TokenModel> load_on_cpu(Loading& l, const Place& place)
   return made;
 }
 
-// --- on a device -----------------------------------------------------------------------------------------------------
-
-// A model leaves one part in so many of all of a device's memory alone: for graphs, libraries and batches.
-constexpr uint64_t kLeftAlone = 16;
-
-// How much the keys and values take: what was asked for, or the model's share of what is free.
-base::Status size_kv(Loading& l, device::Device& device, const Place& place, const generation::TokenEngine& engine) {
-  if (l.options.kv_cache) return {};
-  auto memory = device.memory();
-  if (!memory) return memory.error();
-  if (memory->free == UINT64_MAX) return {};
-  auto& policy = l.options.policy;
-  const uint64_t aside = memory->total / kLeftAlone, free = memory->free - std::min(memory->free, aside);
-  const uint32_t percent = l.options.memory_share.value_or(place.devices ? place.devices->memory_share() : 100);
-  policy.kv_bytes = free / 100 * percent;
-  if (generation::kv_blocks(engine, policy, l.text->max_length) >= 2) return {};
-  return base::failure(base::Code::kResourceExhausted, std::to_string(percent) + " % (memory_share) of " +
-                                                           base::show_size(free) +
-                                                           " are too little for keys and values");
-}
-
-// Where other models hold the memory now, the error says that the load is worth another try.
-base::Status no_memory(const base::Status& why, device::Device& device) {
-  if (why.code != base::Code::kResourceExhausted) return why;
-  auto memory = device.memory();
-  if (!memory) return why;
-  const std::string text = why.text + "; of " + base::show_size(memory->total) + " of " + device.info().id + ' ' +
-                           base::show_size(memory->free) + " are free";
-  const bool others = memory->free < memory->total - memory->total / 8;
-  return others ? base::try_again(why.code, text) : base::failure(why.code, text);
-}
-
-constexpr uint32_t kRunningOnDevice = 256, kStepOnDevice = 2048, kPromptSteps = 4;  // sequences, tokens, steps
-
-// A GPU has room for more at once than a CPU, where nobody says how much.
-void use_defaults_of(const device::Device& device, Loading& l) {
-  if (device.info().index < 0) return;
-  auto& policy = l.options.policy;
-  if (!l.wanted.parameters.contains("max_running")) policy.max_running = kRunningOnDevice;
-  if (!l.wanted.parameters.contains("step_tokens")) policy.step_tokens = kStepOnDevice;
-  if (!l.wanted.parameters.contains("prompt_steps")) policy.prompt_steps = kPromptSteps;
-  policy.step_tokens = std::max(policy.step_tokens, policy.max_running);
-  if (std::exchange(policy.draft_tokens, 0) > 0)  // its steps are laid out before the tokens of the last one are known
-    base::log::warning("draft_tokens is for the CPU", {{"model", l.wanted.name}});
-}
-
-base::Result<generation::TokenModel> load_into_device(Loading& l, device::Device& device, const Place& place) {
-  auto kernels = cuda::open_kernels(device, *place.devices);
-  if (!kernels) return kernels.error();
-  const Shape& shape = l.model.shape;
-  if (auto s = cuda::DeviceTransformer::check(shape, device, **kernels); !s.ok()) return s;
-  auto store = open_store(l, place);
-  if (!store) return store.error();
-  cuda::DeviceModel model{shape, l.model.readouts, {}, nullptr, l.text};
-  auto weights = cuda::load_device_weights(shape, l.model.readouts, *store, device);
-  if (!weights) return weights.error();
-  model.weights = std::move(*weights);
-  if (shape.vision) {
-    auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
-    auto vision_encoder = read_vision_encoder(l, *store, WeightFormat::kBf16, *team);
-    if (!vision_encoder) return vision_encoder.error();
-    model.vision =
-        std::make_unique<VisionWorker>(shape, *l.options.kernels, std::move(team), std::move(*vision_encoder));
-  }
-  use_defaults_of(device, l);
-  auto& policy = l.options.policy;
-  auto engine = cuda::DeviceTransformer::make(device, **kernels, std::move(model),
-                                              {.step_tokens = policy.step_tokens,
-                                               .max_running = policy.max_running,
-                                               .broken = place.broken,
-                                               .graphs = l.options.graphs,
-                                               .capture_time = cuda::capture_time(device)});
-  if (!engine) return engine.error();
-  if (auto s = size_kv(l, device, place, **engine); !s.ok()) return s;
-  // Here, where another place may still be chosen if it fails.
-  const generation::TokenPolicy clamped = policy.clamped();
-  const uint32_t blocks = generation::kv_blocks(**engine, clamped, l.text->max_length);
-  if (auto s = (*engine)->reserve(blocks, clamped.block_size); !s.ok()) return s;
-  auto made = text_model(l, std::move(*engine));
-  made.place = device.info().id;
-  return made;
-}
-
-base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& device, const Place& place) {
-  auto turn = take_turn(place, device);
-  if (!turn) return turn.error();
-  if (auto s = device.restart(); !s.ok()) return s;
-  auto model = load_into_device(l, device, place);
-  if (!model) return no_memory(model.error(), device);
-  return model;
-}
-
 // Reads what the configuration says of a model of tokens.
 base::Status read_shape(Loading& l, std::string_view config) {
   auto shape = parse_shape(config, l.options.max_length);
@@ -331,6 +231,8 @@ base::Status read_gguf(Loading& l) {
 }
 
 base::Status refuse_for_encoder(const Options& options) {
+  if (options.tensor_parallel > 1)
+    return base::invalid("parameter 'tensor_parallel_size': this model makes no tokens, and one device computes it");
   if (options.adapters) return base::invalid("'adapters' are for models that make tokens, and this one does not");
   if (options.kv_format != KvFormat::kAsComputed)
     return base::invalid("parameter 'kv_cache_dtype': this model makes no tokens and keeps no keys and values");
@@ -357,7 +259,9 @@ base::Result<generation::TokenModel> load_somewhere(Loading& l, const Place& pla
   if (!*device) return load_on_cpu(l, place);
   const Options as_asked = l.options;
   auto model = load_on_device(l, **device, place);
-  if (model || l.options.device != "auto" || model.error().code == base::Code::kInvalidArgument) return model;
+  if (model || l.options.device != "auto" || l.options.tensor_parallel > 1 ||
+      model.error().code == base::Code::kInvalidArgument)
+    return model;
   if (place.loading && !place.loading()) return not_wanted();
   base::log::warning("a model runs on the CPU", {{"model", l.wanted.name}, {"reason", model.error().text}});
   l.options = as_asked;

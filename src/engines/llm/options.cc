@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "engines/llm/cpu/thread_team.h"
+#include "engines/llm/cuda/tensor_split.h"
 
 namespace weir::llm {
 namespace {
@@ -131,6 +132,7 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   read_formats(p, o);
   read_graphs(p, o);
   if (auto* text = p.find("device")) o.device = *text;
+  p.count("tensor_parallel_size", 1, cuda::kMostRanks, o.tensor_parallel);
   if (p.find("memory_share")) p.count("memory_share", 1, 100, o.memory_share.emplace());
   auto* name = p.find("kernels");
   o.kernels = name && *name != "auto" ? kernels(*name) : &kernels();

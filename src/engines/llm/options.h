@@ -27,7 +27,8 @@ struct Options {
   std::optional<WeightFormat> form;  // nothing: as the file is
   Keep keep = Keep::kAsStored;       // of the layers' matrices
   KvFormat kv_format = KvFormat::kAsComputed;
-  std::string device = "auto";  // "auto", "cpu", or what device::Devices::find() knows
+  std::string device = "auto";   // "auto", "cpu", or what device::Devices::find() knows
+  uint32_t tensor_parallel = 1;  // devices that compute the model together: `device` and those behind it
   Graphs graphs = Graphs::kOn;
   std::optional<base::Duration> step_time;  // as asked for; policy.step_time has it or 0
   std::optional<uint64_t> kv_cache;         // bytes, as asked for; policy.kv_bytes has them or the default
@@ -40,10 +41,11 @@ struct Options {
 // All that a model's parameters may be called: those of read_options(), of encoders (encoder_load.h),
 // and tool_format (text::tool_format_named()).
 inline constexpr std::string_view kParameters[] = {
-    "threads",  "block_size",     "max_running",  "step_tokens",  "max_waiting",  "max_length",
-    "kv_cache", "kv_cache_dtype", "prefix_cache", "dtype",        "device",       "graphs",
-    "kernels",  "pooling",        "normalize",    "tokenizer",    "task",         "step_time",
-    "max_wait", "tool_format",    "memory_share", "prompt_steps", "quantization", "draft_tokens"};
+    "threads",      "block_size",   "max_running",    "step_tokens",  "max_waiting",
+    "max_length",   "kv_cache",     "kv_cache_dtype", "prefix_cache", "dtype",
+    "device",       "graphs",       "kernels",        "pooling",      "normalize",
+    "tokenizer",    "task",         "step_time",      "max_wait",     "tool_format",
+    "memory_share", "prompt_steps", "quantization",   "draft_tokens", "tensor_parallel_size"};
 
 // `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
 // Errors: INVALID_ARGUMENT, naming the parameter.

@@ -1,5 +1,6 @@
-// Products of matrices that the kernels leave to a library: here the host version.
+// Products of matrices and collectives, which the kernels leave to libraries: here the host versions.
 #include "engines/llm/cuda/matmul.h"
+#include "engines/llm/cuda/nccl.h"
 #include "engines/llm/cuda/reference.h"
 #include "written.h"
 
@@ -25,5 +26,18 @@ Code library_matmul(const Launch&, Library&, const Matmul& a) {
   emulator::end_watch();
   return 0;
 }
+
+Code open_communicators(const int32_t* devices, uint32_t ranks, Communicator** out) {
+  return reference::kCollectives.open(devices, ranks, out);
+}
+Code close_communicator(Communicator* communicator) { return reference::kCollectives.close(communicator); }
+Code all_reduce(const Launch& launch, Communicator* communicator, float* values, size_t count) {
+  return reference::kCollectives.all_reduce(launch, communicator, values, count);
+}
+Code broadcast(const Launch& launch, Communicator* communicator, float* values, size_t count) {
+  return reference::kCollectives.broadcast(launch, communicator, values, count);
+}
+Code communicator_error(Communicator* communicator) { return reference::kCollectives.error(communicator); }
+void abort_communicator(Communicator* communicator) { reference::kCollectives.abort(communicator); }
 
 }  // namespace weir::llm::cuda

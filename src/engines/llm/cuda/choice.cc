@@ -1,5 +1,7 @@
 #include "engines/llm/cuda/choice.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "engines/llm/cuda/plan.h"
 #include "engines/llm/cuda/reference.h"
@@ -77,12 +79,15 @@ base::Result<device::Device*> choose_device(const Options& options, device::Devi
                                             const Check& check) {
   constexpr device::Device* kCpu = nullptr;
   const std::string& name = options.device;
+  const bool together = options.tensor_parallel > 1;
+  if (name == "cpu" && together)
+    return base::invalid("parameter 'tensor_parallel_size' is for GPUs, not for device: cpu");
   if (name == "cpu") return kCpu;
-  const bool chosen = name != "auto";
+  const bool chosen = name != "auto" || together;
   const std::string_view only_on_cpu = cpu_only(options);
   if (!chosen && (!devices || devices->cuda_count() == 0 || !only_on_cpu.empty())) return kCpu;
   if (!devices) return base::failure(base::Code::kFailedPrecondition, "there are no devices");
-  auto device = devices->find(chosen ? name : "cuda");
+  auto device = devices->find(name != "auto" ? name : "cuda");
   if (!device) return device.error();
   if (chosen && !only_on_cpu.empty())
     return base::invalid(std::string(only_on_cpu) + " is for device: cpu; devices " +
@@ -93,6 +98,22 @@ base::Result<device::Device*> choose_device(const Options& options, device::Devi
   if (status.ok()) return *device;
   base::log::warning("a model runs on the CPU", {{"model", model}, {"reason", status.text}});
   return kCpu;
+}
+
+base::Result<std::vector<device::Device*>> choose_ranks(device::Device& first, device::Devices& devices,
+                                                        uint32_t ranks) {
+  std::vector<device::Device*> all{&first};
+  const std::string& id = first.info().id;
+  const size_t colon = std::min(id.find(':'), id.size());
+  const uint32_t number = colon < id.size() ? uint32_t(std::stoul(id.substr(colon + 1))) : 0;
+  const std::string said = "tensor_parallel_size is " + std::to_string(ranks) + ": ";
+  if (ranks > 1 && id == "host") return base::invalid(said + "device host is one device");
+  for (uint32_t rank = 1; rank < ranks; ++rank) {
+    auto next = devices.find(id.substr(0, colon) + ':' + std::to_string(number + rank));
+    if (!next) return base::failure(next.error().code, said + next.error().text);
+    all.push_back(*next);
+  }
+  return all;
 }
 
 }  // namespace weir::llm::cuda

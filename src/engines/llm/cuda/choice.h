@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "device/devices.h"
@@ -30,5 +31,9 @@ using Check = std::function<base::Status(const device::Device&, const Kernels&)>
 // bfloat16; `model` is its name, for the log. Errors: those of Devices::find(), INVALID_ARGUMENT.
 base::Result<device::Device*> choose_device(const Options& options, device::Devices* devices, const std::string& model,
                                             const Check& check);
+
+// The devices of a model's ranks: `first` and those whose numbers follow. Errors: INVALID_ARGUMENT, NOT_FOUND.
+base::Result<std::vector<device::Device*>> choose_ranks(device::Device& first, device::Devices& devices,
+                                                        uint32_t ranks);
 
 }  // namespace weir::llm::cuda

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -86,6 +87,13 @@ Status choose_products(generation::TokenEngine& engine, const StepSizes& most, s
 
 }  // namespace
 
+Status DeviceTransformer::forward(const Step& step, uint32_t bucket) {
+  const RankStep others{step, layout_, next_step().sampling, (first_ + submitted_) % kStepsInFlight};
+  const auto key = bucket > 0 ? std::optional(key_of(bucket, layout_.parts)) : std::nullopt;
+  return ranks_.together([&] { return bucket > 0 ? decode(bucket) : forward_.run(queued(step)); },
+                         [&](RankWorker& rank) { return rank.queue(others, key); });
+}
+
 // All up to the logits, as a graph of the bucket where there is one.
 Status DeviceTransformer::decode(uint32_t bucket) {
   return graphs_.run(key_of(bucket, layout_.parts), [&] { return decode_once(bucket); });
@@ -105,7 +113,7 @@ Status DeviceTransformer::warm() {
                      uint32_t(std::min<uint64_t>({options_.step_tokens, model_.text->max_length, cache_.slots()}));
   auto status = each([&] { return use_kernels(*this, std::min(longest, kFirstPrompt), block, model_.readouts); },
                      [&] {
-                       return queue_.time_products([&] {
+                       return ranks_.time_products([&] {
                          return choose_products(*this, {options_.step_tokens, longest, block, logits_at_once_},
                                                 options_.capture_time / kProductsShare);
                        });
@@ -120,7 +128,7 @@ Status DeviceTransformer::warm() {
 Status DeviceTransformer::warm_graphs() {
   const auto until = Clock::now() + options_.capture_time;
   for (uint32_t bucket : buckets_) {
-    if (!graphs_.wanted() || Clock::now() >= until) break;
+    if (!graphs_.wanted() || !ranks_.graphs_wanted() || Clock::now() >= until) break;
     auto s = warm_bucket(bucket);
     if (s.code == base::Code::kResourceExhausted) break;
     if (!s.ok()) return s;
@@ -136,13 +144,20 @@ Status DeviceTransformer::warm_bucket(uint32_t bucket) {
   next.sampling.plan({});
   if (auto s = arguments_.upload(queue_, plain_step(), layout_, next.sampling, next.in); !s.ok()) return s;
   const auto longest = uint32_t(std::min<uint64_t>(cache_.slots(), model_.text->max_length));
+  const RankStep others{plain_step(), layout_, next.sampling, (first_ + submitted_) % kStepsInFlight};
   bool loaded = false;
   for (uint32_t parts : part_counts(longest, model_.text->max_length)) {
     if (part_memory(bucket, shape_.heads, shape_.head_dim, parts).bytes > kPartsAtLoad || !graphs_.wanted()) break;
     layout_.parts = parts;
-    if (!std::exchange(loaded, true))
-      if (auto s = decode_once(bucket); !s.ok()) return s;
-    if (auto s = graphs_.make(key_of(bucket, parts), [&] { return decode_once(bucket); }); !s.ok()) return s;
+    const uint64_t key = key_of(bucket, parts);
+    auto status = std::exchange(loaded, true)
+                      ? Status()
+                      : ranks_.together([&] { return decode_once(bucket); },
+                                        [&](RankWorker& rank) { return rank.queue(others, {}); });
+    if (!status.ok()) return status;
+    status = ranks_.together([&] { return graphs_.make(key, [&] { return decode_once(bucket); }); },
+                             [&](RankWorker& rank) { return rank.make_graph(others, key); });
+    if (!status.ok()) return status;
   }
   return queue_.drain();  // the next bucket's arguments take the place of these
 }

@@ -21,7 +21,6 @@ constexpr uint32_t kVocabularyEnd = 1u << 20;             // of the kernels
 constexpr size_t kFirstBuffer = size_t(256) << 10;
 constexpr size_t kArgumentsOfToken = 256;  // bytes: all that StepArguments has of a token whose logits are wanted
 constexpr size_t kUsualArguments = size_t(64) << 20;
-constexpr uint64_t kPartsShare = 32;  // one part in so many of a device's memory, for attention over long texts
 
 Status check_shape(const Shape& s, const device::Device& device) {
   if (s.vocabulary < kVocabularyEnd) return check_widths(s, device);
@@ -78,6 +77,7 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       logits_at_once_(std::clamp(options_.max_running, kLogitsLeast, kLogitsMost)),
       buckets_(graph_buckets(std::min(options_.max_running, logits_at_once_))),
       queue_(device, kernels, options_.patience),
+      ranks_(queue_),
       cache_(shape_),
       graphs_(device, queue_.stream(), options_.graphs),
       forward_(queue_, shape_, model_.weights, model_.readouts, activations_, cache_),
@@ -85,7 +85,10 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       arguments_(shape_.hidden, [this] { graphs_.clear(); }),
       masks_(shape_.vocabulary) {}
 
-DeviceTransformer::~DeviceTransformer() { queue_.close(); }
+DeviceTransformer::~DeviceTransformer() {
+  ranks_.close();
+  queue_.close();
+}
 
 Status DeviceTransformer::start() {
   if (auto s = queue_.open(device::Device::Priority::kUrgent); !s.ok()) return s;
@@ -96,29 +99,25 @@ Status DeviceTransformer::start() {
     if (!done) return done.error();
     in_flight_.back().done = std::move(*done);
   }
-  const size_t tokens = std::max({options_.step_tokens, options_.max_running, 1u});
-  return each([&] { return activations_.allocate(queue_.device(), shape_, tokens, logits_at_once_); },
-              [&] { return arguments_.fit(queue_, kFirstBuffer); }, [&] { return reserve_parts(); },
-              [&] { return queue_.fit(results_, kFirstBuffer); },
-              [&] { return queue_.open_products(activations_.workspace); });
-}
-
-// For the longest texts of as many sequences as run, or as much of that as its share of the device holds: then no step
-// allocates.
-Status DeviceTransformer::reserve_parts() {
-  auto memory = queue_.device().memory();
-  if (!memory) return memory.error();
-  const uint64_t share = memory->free == UINT64_MAX ? 0 : memory->total / kPartsShare;
-  return forward_.reserve_parts(std::max(options_.max_running, 1u), parts_of(model_.text->max_length), share);
+  // Parts for the longest texts of as many sequences as run: no step allocates.
+  const uint32_t running = std::max(options_.max_running, 1u), parts = parts_of(model_.text->max_length);
+  const size_t tokens = std::max(options_.step_tokens, running);
+  return each(
+      [&] { return activations_.allocate(queue_.device(), shape_, tokens, logits_at_once_); },
+      [&] { return arguments_.fit(queue_, kFirstBuffer); }, [&] { return forward_.reserve_parts(running, parts); },
+      [&] { return queue_.fit(results_, kFirstBuffer); }, [&] { return queue_.open_products(activations_.workspace); },
+      [&] {
+        return ranks_.open(std::move(model_.others), shape_,
+                           {tokens, running, parts, kStepsInFlight, options_.patience, options_.graphs});
+      });
 }
 
 Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
   if (cache_.block_size() == block_size && cache_.blocks() >= blocks) return {};
+  const size_t arguments = usual_arguments(shape_, options_, model_.text->max_length / block_size + 1);
   return each([&] { return cache_.reserve(queue_.device(), blocks, block_size); },
-              [&] {
-                return arguments_.fit(queue_,
-                                      usual_arguments(shape_, options_, model_.text->max_length / block_size + 1));
-              },
+              [&] { return arguments_.fit(queue_, arguments); },
+              [&] { return ranks_.reserve(blocks, block_size, arguments); },
               [&] {
                 Status status;  // forms on all sequences that run: no step allocates for their masks
                 for (auto& step : in_flight_)
@@ -129,7 +128,9 @@ Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
 }
 
 void DeviceTransformer::copy_block(uint32_t from, uint32_t to, uint32_t positions) {
-  if (auto s = cache_.copy_block(queue_, from, to, positions); !s.ok()) lost_copy_ = std::move(s);
+  auto status = each([&] { return cache_.copy_block(queue_, from, to, positions); },
+                     [&] { return ranks_.copy_block(from, to, positions); });
+  if (!status.ok()) lost_copy_ = std::move(status);
 }
 
 base::Result<generation::ImageFeatures> DeviceTransformer::encode_image(const msg::Image& image) {
@@ -160,7 +161,7 @@ Status DeviceTransformer::submit(Step& step) {
 Status DeviceTransformer::collect(Step& step) {
   base::check(submitted_ > 0, "a step is collected that was submitted");
   const StepInFlight& oldest = in_flight_[first_];
-  auto status = queue_.await(oldest.done);
+  auto status = ranks_.await(oldest.done, first_);
   first_ = (first_ + 1) % kStepsInFlight, --submitted_;
   if (status.ok())
     read_results(oldest, shape_, model_.readouts, step);
@@ -170,7 +171,7 @@ Status DeviceTransformer::collect(Step& step) {
 }
 
 void DeviceTransformer::report(const Status& status) {
-  if (queue_.lost() && options_.broken) std::exchange(options_.broken, nullptr)(status);
+  if ((queue_.lost() || !ranks_.lost().ok()) && options_.broken) std::exchange(options_.broken, nullptr)(status);
 }
 
 // Returns the bucket of the graph that does it; 0: none does.
@@ -180,7 +181,7 @@ uint32_t DeviceTransformer::lay_out(const Step& step) {
   layout_.which.clear();
   for (const auto& request : step.logits_requests)
     layout_.which.push_back(layout_.trim.row[layout_.plan.place[request.token]]);
-  const bool as_graph = graphs_.wanted() && is_decode(step, layout_.plan);
+  const bool as_graph = graphs_.wanted() && ranks_.graphs_wanted() && is_decode(step, layout_.plan);
   const uint32_t bucket = as_graph ? bucket_for(buckets_, layout_.plan.singles) : 0;
   if (bucket > 0) pad(layout_.plan, bucket), layout_.which.resize(bucket, 0);
   layout_.parts = captured_parts(layout_.plan.longest, model_.text->max_length);
@@ -203,8 +204,7 @@ Status DeviceTransformer::queue(const Step& step, StepInFlight& next) {
               [&] { return queue_.fit(next.out, next.results.ids + next.results.bytes); },
               [&] { return masks_.fit(queue_, next.masks, next.sampling.masked.size()); },
               [&] { return arguments_.upload(queue_, step, layout_, next.sampling, next.in); },
-              [&] { return bucket > 0 ? decode(bucket) : forward_.run(queued(step)); },
-              [&] { return masks_.upload(queue_, next.sampling, next.masks); },
+              [&] { return forward(step, bucket); }, [&] { return masks_.upload(queue_, next.sampling, next.masks); },
               [&] { return sampler_.run(queued(step), next.sampling, sampled_, bucket > 0 ? nullptr : &forward_); },
               [&] { return download(next); });
 }

@@ -26,6 +26,7 @@
 #include "engines/llm/cuda/forward_pass.h"
 #include "engines/llm/cuda/graph_set.h"
 #include "engines/llm/cuda/kernel_queue.h"
+#include "engines/llm/cuda/rank_group.h"
 #include "engines/llm/cuda/step_arguments.h"
 #include "engines/llm/cuda/step_masks.h"
 #include "engines/llm/cuda/step_results.h"
@@ -36,11 +37,12 @@ namespace weir::llm::cuda {
 
 // All that a folder holds, loaded.
 struct DeviceModel {
-  Shape shape;
+  Shape shape;        // of several ranks: the part of one (tensor_split.h)
   Readouts readouts;  // their vectors are in the weights
   DeviceWeights weights;
   std::unique_ptr<VisionWorker> vision;  // null: the model takes no images
   std::shared_ptr<const msg::TextSpec> text;
+  std::vector<OtherRank> others{};  // devices that compute it together with the first
 };
 
 struct DeviceOptions {
@@ -73,9 +75,9 @@ class DeviceTransformer final : public generation::TokenEngine {
   base::Status collect(generation::TokenStep& step) override;
   static constexpr size_t kStepsInFlight = 2;
 
-  // Bytes on the device that do not depend on keys and values.
-  uint64_t fixed_bytes() const { return model_.weights.bytes + activations_.bytes; }
-  uint64_t weight_bytes() const { return model_.weights.bytes; }
+  // Bytes on the device that do not depend on keys and values; on several devices of all, keys and values of each.
+  uint64_t fixed_bytes() const { return model_.weights.bytes + activations_.bytes + ranks_.bytes(); }
+  uint64_t weight_bytes() const { return model_.weights.bytes + ranks_.weight_bytes(); }
   size_t graphs() const { return graphs_.size(); }
 
   // The logits of a step's requests, where a test sets it; then submit() waits for the device.
@@ -86,7 +88,6 @@ class DeviceTransformer final : public generation::TokenEngine {
 
   DeviceTransformer(device::Device& device, const Kernels& kernels, DeviceModel model, DeviceOptions options);
   base::Status start();
-  base::Status reserve_parts();
 
   StepInFlight& next_step() { return in_flight_[(first_ + submitted_) % kStepsInFlight]; }
   QueuedStep queued(const Step& step);
@@ -95,7 +96,8 @@ class DeviceTransformer final : public generation::TokenEngine {
   base::Status download(StepInFlight& step);
   void report(const base::Status& status);
 
-  // Graphs (device_graphs.cc).
+  // Graphs (device_graphs.cc). All ranks' layers, and the first one's logits where the bucket's graph has them.
+  base::Status forward(const Step& step, uint32_t bucket);
   base::Status decode(uint32_t bucket);
   base::Status decode_once(uint32_t bucket);
   base::Status warm();
@@ -108,6 +110,7 @@ class DeviceTransformer final : public generation::TokenEngine {
   const uint32_t logits_at_once_;
   const std::vector<uint32_t> buckets_;
   KernelQueue queue_;
+  RankGroup ranks_;
   Activations activations_;
   DeviceKvCache cache_;
   GraphSet graphs_;  // by bucket and parts

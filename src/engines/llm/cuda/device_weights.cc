@@ -26,30 +26,33 @@ class WeightReader {
     if (!array) return nullptr;
     return upload_.send<Bf16>(size, [&](size_t from, size_t n, Bf16* to) { narrow(*array, from, n, to); });
   }
+  // A rank's part of `all` outputs or inputs.
+  struct Cut {
+    Cut(uint32_t whole) : all(whole), count(whole) {}  // NOLINT: a number is all of so many
+    Cut(uint32_t of, uint32_t from, uint32_t n) : all(of), first(from), count(n) {}
+    uint32_t all, first = 0, count;
+  };
   enum class Rows : uint8_t { kInOrder, kInTurn };  // in turn: a gate and its `up`, which become two halves
-  struct Part {                                     // an array's name, and its outputs
-    std::string name;
-    uint32_t outputs;
+  struct Part {
+    std::string name;  // an array's
+    Cut outputs;
     Rows rows = Rows::kInOrder;
   };
   // One below the other, and zeros up to `least` outputs.
-  const Bf16* matrix(const std::vector<Part>& parts, uint32_t inputs, size_t least = 0) {
-    std::vector<Laid> weights;
+  const Bf16* matrix(const std::vector<Part>& parts, Cut inputs, size_t least = 0) {
+    std::vector<Slice> slices;
     size_t rows = 0;
     for (const auto& part : parts) {
       if (!upload_.status.ok()) return nullptr;
-      auto weight = Weight::find(store_, how_, part.name, part.outputs, inputs);
+      auto weight = Weight::find(store_, how_, part.name, part.outputs.all, inputs.all);
       if (!weight) return upload_.check(weight.error()), nullptr;
-      weights.push_back({std::move(*weight), part.rows});
-      rows += part.outputs;
+      slices.push_back({std::move(*weight), part.outputs, inputs, part.rows});
+      rows += part.outputs.count;
     }
-    return upload_.send<Bf16>(std::max(rows, least) * inputs, [&](size_t from, size_t n, Bf16* to) {
+    return upload_.send<Bf16>(std::max(rows, least) * inputs.count, [&](size_t from, size_t n, Bf16* to) {
       if (rows < least) std::fill_n(to, n, Bf16(0));
-      each(weights, from, n, [&](const Laid& laid, size_t first, size_t count) {
-        if (const Array* array = laid.weight.whole(); array && laid.rows == Rows::kInOrder)
-          narrow(*array, first, count, to);
-        else
-          narrow(laid, first, count, to);
+      each(slices, from, n, [&](const Slice& slice, size_t first, size_t count) {
+        narrow(slice, first, count, to);
         to += count;
       });
     });
@@ -59,9 +62,10 @@ class WeightReader {
     std::vector<float> all;
     for (const auto& part : parts) {
       if (!upload_.status.ok()) return nullptr;
-      auto found = store_.floats(part.name + ".bias", {part.outputs});
-      if (!found) return upload_.check(found.error()), nullptr;
-      for (uint32_t i = 0; i < part.outputs; ++i) all.push_back((*found)[row_of(part.rows, i, part.outputs)] * scale);
+      auto whole = store_.floats(part.name + ".bias", {part.outputs.all});
+      if (!whole) return upload_.check(whole.error()), nullptr;
+      for (uint32_t i = 0; i < part.outputs.count; ++i)
+        all.push_back((*whole)[row_of(part.rows, part.outputs.first + i, part.outputs.all)] * scale);
     }
     all.resize(std::max(all.size(), least));
     return floats(all);
@@ -77,9 +81,11 @@ class WeightReader {
   bool has(const std::string& name) const { return store_.has(name); }
 
  private:
-  struct Laid {
+  struct Slice {
     Weight weight;
+    Cut outputs, inputs;
     Rows rows;
+    size_t size() const { return size_t(outputs.count) * inputs.count; }
   };
   // The row of an array that becomes row `to` of a matrix.
   static uint32_t row_of(Rows rows, uint32_t to, uint32_t all) {
@@ -93,16 +99,34 @@ class WeightReader {
   }
   // Elements [from, from + n) of the matrices one after the other, piece by piece.
   template <class Each>
-  static void each(const std::vector<Laid>& weights, size_t from, size_t n, Each&& piece) {
-    for (const auto& laid : weights) {
-      size_t size = size_t(laid.weight.outputs()) * laid.weight.inputs();
+  static void each(const std::vector<Slice>& slices, size_t from, size_t n, Each&& piece) {
+    for (const auto& slice : slices) {
+      const size_t size = slice.size();
       if (from < size && n > 0) {
         size_t count = std::min(n, size - from);
-        piece(laid, from, count);
+        piece(slice, from, count);
         n -= count, from = 0;
       } else {
         from -= std::min(from, size);
       }
+    }
+  }
+  // One that is quantized, that has only a part of each row, or whose rows are in another order, goes row by row.
+  static void narrow(const Slice& slice, size_t from, size_t n, Bf16* to) {
+    const size_t width = slice.inputs.count, whole = slice.inputs.all;
+    size_t row = slice.outputs.first + from / width, skip = from % width;
+    const Array* array = slice.rows == Rows::kInOrder ? slice.weight.whole() : nullptr;
+    if (array && width == whole) return narrow(*array, row * whole + skip, n, to);
+    std::vector<float> values(array ? 0 : whole);
+    for (; n > 0; ++row, skip = 0) {
+      const size_t count = std::min(n, width - skip), first = slice.inputs.first + skip;
+      if (array) {
+        narrow(*array, row * whole + first, count, to);
+      } else {
+        slice.weight.floats(row_of(slice.rows, uint32_t(row), slice.outputs.all), values.data());
+        std::transform(values.begin() + first, values.begin() + first + count, to, narrow_bf16);
+      }
+      n -= count, to += count;
     }
   }
   static void narrow(const Array& array, size_t from, size_t n, Bf16* to) {
@@ -117,16 +141,6 @@ class WeightReader {
       std::transform(piece, piece + count, to + done, narrow_bf16);
     }
   }
-  // One that is quantized, or whose rows are in another order, row by row.
-  static void narrow(const Laid& laid, size_t from, size_t n, Bf16* to) {
-    std::vector<float> row(laid.weight.inputs());
-    while (n > 0) {
-      const size_t skip = from % row.size(), count = std::min(n, row.size() - skip);
-      laid.weight.floats(row_of(laid.rows, uint32_t(from / row.size()), laid.weight.outputs()), row.data());
-      to = std::transform(row.begin() + skip, row.begin() + skip + count, to, narrow_bf16);
-      from += count, n -= count;
-    }
-  }
 
   const Store& store_;
   const Quantization& how_;
@@ -134,6 +148,7 @@ class WeightReader {
 };
 
 using Part = WeightReader::Part;
+using Cut = WeightReader::Cut;
 
 // Gates and ups of an expert lie in two arrays, or row by row in one.
 void add_gate_up(const ExpertNames& names, const std::string& expert, uint32_t width, const WeightReader& read,
@@ -170,28 +185,44 @@ DeviceExperts read_experts(const Shape& s, const std::string& prefix, WeightRead
   return to;
 }
 
-void read_attention(const Shape& s, const std::string& attention, WeightReader& read, DeviceLayer& l) {
+// A rank's share of each of some arrays; `name` is that of the one array that they are where they are fused.
+std::vector<Part> split_parts(std::vector<Part> parts, const std::string& name, bool fused, const TensorSplit& split) {
+  uint32_t all = 0, before = 0;
+  for (const auto& part : parts) all += part.outputs.all;
+  for (auto& part : parts) {
+    const uint32_t own = part.outputs.all, begin = split.begin(own), share = split.share(own);
+    part.outputs = Cut(own, begin, share);
+    if (fused) part = {name, Cut(all, before + begin, share)};
+    before += own;
+  }
+  return parts;
+}
+
+Cut split_inputs(uint32_t all, const TensorSplit& split) { return {all, split.begin(all), split.share(all)}; }
+
+void read_attention(const Shape& s, const std::string& attention, const TensorSplit& split, WeightReader& read,
+                    DeviceLayer& l) {
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
-  std::vector<Part> qkv{{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}};
-  if (s.fused) qkv = {{attention + "qkv_proj", q + 2 * kv}};
+  const auto qkv = split_parts({{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}},
+                               attention + "qkv_proj", s.fused, split);
   if (s.qk_norm) {
     l.q_norm = read.vector(attention + "q_norm.weight", s.qk_norm_whole ? q : s.head_dim);
     l.k_norm = read.vector(attention + "k_norm.weight", s.qk_norm_whole ? kv : s.head_dim);
   }
   l.qkv = read.matrix(qkv, s.hidden);
   if (s.qkv_bias) l.qkv_bias = read.bias(qkv);
-  l.out = read.matrix({{attention + "o_proj", s.hidden}}, q);
-  if (s.out_bias) l.out_bias = read.bias({{attention + "o_proj", s.hidden}}, s.residual_scale);
+  l.out = read.matrix({{attention + "o_proj", s.hidden}}, split_inputs(q, split));
+  if (s.out_bias && split.first()) l.out_bias = read.bias({{attention + "o_proj", s.hidden}}, s.residual_scale);
 }
 
-void read_mlp(const Shape& s, const std::string& mlp, WeightReader& read, DeviceLayer& l) {
-  std::vector<Part> gate_up{{mlp + "gate_proj", s.intermediate}, {mlp + "up_proj", s.intermediate}};
-  if (s.fused) gate_up = {{mlp + "gate_up_proj", 2 * s.intermediate}};
+void read_mlp(const Shape& s, const std::string& mlp, const TensorSplit& split, WeightReader& read, DeviceLayer& l) {
+  const auto gate_up = split_parts({{mlp + "gate_proj", s.intermediate}, {mlp + "up_proj", s.intermediate}},
+                                   mlp + "gate_up_proj", s.fused, split);
   l.gate_up = read.matrix(gate_up, s.hidden);
-  l.down = read.matrix({{mlp + "down_proj", s.hidden}}, s.intermediate);
+  l.down = read.matrix({{mlp + "down_proj", s.hidden}}, split_inputs(s.intermediate, split));
   if (!s.mlp_bias) return;
   l.gate_up_bias = read.bias(gate_up);
-  l.down_bias = read.bias({{mlp + "down_proj", s.hidden}}, s.residual_scale);
+  if (split.first()) l.down_bias = read.bias({{mlp + "down_proj", s.hidden}}, s.residual_scale);
 }
 
 void read_norms(const Shape& s, const std::string& prefix, WeightReader& read, DeviceLayer& l) {
@@ -202,40 +233,49 @@ void read_norms(const Shape& s, const std::string& prefix, WeightReader& read, D
   if (s.norms != Norms::kInputs) l.mlp_norm = norm("post_feedforward_layernorm");
 }
 
-DeviceLayer read_layer(const Shape& s, uint32_t index, const std::string& prefix, WeightReader& read) {
+DeviceLayer read_layer(const Shape& s, uint32_t index, const std::string& prefix, const TensorSplit& split,
+                       WeightReader& read) {
   DeviceLayer l;
   read_norms(s, prefix, read, l);
   if (const std::string sinks = prefix + "self_attn.sinks"; s.sinks)  // which a folder calls without ".weight"
     l.sinks = read.floats(read.has(sinks) ? sinks : sinks + ".weight", s.heads);
-  read_attention(s, prefix + "self_attn.", read, l);
+  read_attention(s, prefix + "self_attn.", split, read, l);
   if (s.is_mixture(index))
     l.experts = read_experts(s, prefix, read);
   else
-    read_mlp(s, prefix + "mlp.", read, l);
+    read_mlp(s, prefix + "mlp.", split, read, l);
   return l;
 }
 
-DeviceWeights read_model(const Shape& shape, const Readouts& readouts, const Store& store, DeviceUpload& upload) {
-  WeightReader read(store, shape.quantization, upload);
-  DeviceWeights w;
+// All that is in front of the layers and behind them.
+void read_ends(const Shape& shape, const Readouts& readouts, const Store& store, WeightReader& read, DeviceWeights& w) {
   const std::string root = root_of(store);
   w.embedding = read.matrix({{root + "embed_tokens", shape.vocabulary}}, shape.hidden);
   if (!shape.encoder)
     w.head = shape.tied ? w.embedding : read.matrix({{head_of(store), shape.vocabulary}}, shape.hidden);
   w.norm = read.vector(root + "norm.weight", shape.hidden);
+  if (!readouts.vectors.empty()) w.readouts = read.floats(readouts.vectors);
+}
+
+DeviceWeights read_model(const Shape& shape, const Readouts& readouts, const Store& store, const TensorSplit& split,
+                         DeviceUpload& upload) {
+  WeightReader read(store, shape.quantization, upload);
+  DeviceWeights w;
+  const std::string root = root_of(store);
+  if (split.first()) read_ends(shape, readouts, store, read, w);
   w.frequencies = read.floats(shape.rope.frequencies);
   if (shape.local_rope) w.local_frequencies = read.floats(shape.local_rope->frequencies);
   if (has_unturned(shape)) w.no_frequencies = read.floats(std::vector<float>(shape.head_dim / 2));
-  if (!readouts.vectors.empty()) w.readouts = read.floats(readouts.vectors);
   for (uint32_t i = 0; i < shape.layers && upload.status.ok(); ++i)
-    w.layers.push_back(read_layer(shape, i, root + "layers." + std::to_string(i) + ".", read));
+    w.layers.push_back(read_layer(shape, i, root + "layers." + std::to_string(i) + ".", split, read));
   return w;
 }
 
 // All arrays are there, and there is room for them: before the first of them is brought.
-base::Status check_room(const Shape& shape, const Readouts& readouts, const Store& store, device::Device& device) {
+base::Status check_room(const Shape& shape, const Readouts& readouts, const Store& store, device::Device& device,
+                        const TensorSplit& split) {
   DeviceUpload count(device, DeviceUpload::Does::kCounts);
-  read_model(shape, readouts, store, count);
+  read_model(shape, readouts, store, split, count);
   if (!count.status.ok()) return count.status;
   auto memory = device.memory();
   if (!memory) return memory.error();
@@ -246,10 +286,10 @@ base::Status check_room(const Shape& shape, const Readouts& readouts, const Stor
 }  // namespace
 
 base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
-                                                device::Device& device) {
-  if (auto s = check_room(shape, readouts, store, device); !s.ok()) return s;
+                                                device::Device& device, const TensorSplit& split) {
+  if (auto s = check_room(shape, readouts, store, device, split); !s.ok()) return s;
   DeviceUpload upload(device);
-  DeviceWeights w = read_model(shape, readouts, store, upload);
+  DeviceWeights w = read_model(shape, readouts, store, split, upload);
   if (auto s = store.intact(); !s.ok()) return s;
   upload.wait();
   if (!upload.status.ok()) return upload.status;

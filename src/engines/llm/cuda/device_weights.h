@@ -6,6 +6,7 @@
 
 #include "device/device.h"
 #include "engines/llm/cuda/kernels.h"
+#include "engines/llm/cuda/tensor_split.h"
 #include "engines/llm/load/store.h"
 
 namespace weir::llm::cuda {
@@ -39,7 +40,7 @@ struct DeviceLayer {
 };
 
 struct DeviceWeights {
-  // head: the embedding, where the two are one; of encoders null.
+  // head: the embedding, where the two are one; of encoders null. Of other ranks than the first all three are null.
   const Bf16 *embedding = nullptr, *head = nullptr, *norm = nullptr;
   const float* frequencies = nullptr;        // of rotary positions
   const float* local_frequencies = nullptr;  // of layers with a window, where theirs are others
@@ -50,10 +51,11 @@ struct DeviceWeights {
   uint64_t bytes = 0;
 };
 
-// Through pinned memory, on a stream of its own; waits. Errors: INVALID_ARGUMENT (an array that is missing or of
-// another shape), RESOURCE_EXHAUSTED (both before anything is brought), UNAVAILABLE.
+// Through pinned memory, on a stream of its own; waits. `shape` is the whole model's, `split` the rank that gets its
+// part of it. Errors: INVALID_ARGUMENT (an array that is missing or of another shape), RESOURCE_EXHAUSTED (both before
+// anything is brought), UNAVAILABLE.
 base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
-                                                device::Device& device);
+                                                device::Device& device, const TensorSplit& split = {});
 // Random weights of that shape, for measuring: normal, of a size that keeps activations in range.
 base::Result<DeviceWeights> random_device_weights(const Shape& shape, uint64_t seed, device::Device& device);
 

@@ -18,6 +18,7 @@ using Into = Matmul::Into;
 namespace {
 
 constexpr uint64_t kLeastParts = uint64_t(256) << 10;
+constexpr uint64_t kPartsShare = 32;  // one part in so many of a device's memory, for attention over long texts
 
 float embedding_scale(const Shape& shape) {
   const float scale = shape.embedding_scale;
@@ -26,7 +27,10 @@ float embedding_scale(const Shape& shape) {
 
 }  // namespace
 
-Status ForwardPass::reserve_parts(uint32_t rows, uint32_t parts, uint64_t most) {
+Status ForwardPass::reserve_parts(uint32_t rows, uint32_t parts) {
+  auto memory = queue_.device().memory();
+  if (!memory) return memory.error();
+  const uint64_t most = memory->free == UINT64_MAX ? 0 : memory->total / kPartsShare;
   auto bytes = [&](uint32_t of) { return part_memory(of, shape_.heads, shape_.head_dim, parts).bytes; };
   auto made = queue_.device().buffer(std::max({std::min(bytes(rows), most), bytes(1), kLeastParts}));
   if (!made) return made.error();
@@ -49,15 +53,21 @@ Status ForwardPass::zero_arrived(uint32_t rows) {
 }
 
 Status ForwardPass::run(const QueuedStep& queued) {
-  const auto& step = queued.step;
-  const auto tokens = rows_ = uint32_t(queued.layout.plan.ids.size());
-  auto status = queue_.launch(queue_.kernels().embed, Embed{memory_.residual, weights_.embedding, queued.at.ids, tokens,
-                                                            shape_.hidden, memory_.sampled, embedding_scale(shape_)});
-  if (status.ok() && !step.patches.empty())
-    status = queue_.launch(queue_.kernels().patch, Patch{memory_.residual, queued.at.features, queued.at.patched,
-                                                         uint32_t(step.patches.size()), shape_.hidden});
+  rows_ = uint32_t(queued.layout.plan.ids.size());
+  auto status = each([&] { return queue_.is_first_rank() ? embed(queued) : Status(); },
+                     [&] { return queue_.broadcast(memory_.residual, size_t(rows_) * shape_.hidden); });
   for (uint32_t i = 0; i < shape_.layers && status.ok(); ++i) status = run_layer(queued, i);
+  if (!queue_.is_first_rank()) return status;
   return each([&] { return status; }, [&] { return norm(weights_.norm); }, [&] { return pool(queued); });
+}
+
+Status ForwardPass::embed(const QueuedStep& queued) {
+  const auto& step = queued.step;
+  auto status = queue_.launch(queue_.kernels().embed, Embed{memory_.residual, weights_.embedding, queued.at.ids, rows_,
+                                                            shape_.hidden, memory_.sampled, embedding_scale(shape_)});
+  if (!status.ok() || step.patches.empty()) return status;
+  return queue_.launch(queue_.kernels().patch, Patch{memory_.residual, queued.at.features, queued.at.patched,
+                                                     uint32_t(step.patches.size()), shape_.hidden});
 }
 
 Status ForwardPass::norm(const Bf16* weight) {
@@ -72,19 +82,29 @@ Status ForwardPass::norm_heads(const DeviceLayer& layer) {
                                  shape_.kv_heads * shape_.head_dim, shape_.epsilon, layer.qkv_bias});
 }
 
-// The product that goes through a norm lies where the gates were: they are not needed any more, or not yet.
-Status ForwardPass::add_product(const Bf16* x, const Bf16* weight, const float* bias, uint32_t inputs,
-                                const Bf16* norm) {
+// The first rank adds its part to the residual stream, and the others', which have no use for theirs any more, write
+// their parts in its place: the sum of both is the stream of all.
+Status ForwardPass::add_product(const AddedProduct& a) {
+  if (a.norm) return add_normed(a);
+  const Into into = queue_.is_first_rank() ? Into::kAddF32 : Into::kF32;
+  return each(
+      [&] {
+        return queue_.multiply(a.x, rows_, a.weight, a.bias, shape_.hidden, a.inputs, memory_.residual, into,
+                               shape_.residual_scale);
+      },
+      [&] { return queue_.all_reduce(memory_.residual, size_t(rows_) * shape_.hidden); });
+}
+
+// The product lies where the gates were: they are not needed any more, or not yet. No such model is split over devices
+// (tensor_split.h).
+Status ForwardPass::add_normed(const AddedProduct& a) {
   const uint32_t hidden = shape_.hidden;
-  if (!norm)
-    return queue_.multiply(x, rows_, weight, bias, hidden, inputs, memory_.residual, Into::kAddF32,
-                           shape_.residual_scale);
   auto* branch = reinterpret_cast<float*>(memory_.gates);
-  return each([&] { return queue_.multiply(x, rows_, weight, bias, hidden, inputs, branch, Into::kF32); },
+  return each([&] { return queue_.multiply(a.x, rows_, a.weight, a.bias, hidden, a.inputs, branch, Into::kF32); },
               [&] {
                 return queue_.launch(
                     queue_.kernels().add_normed,
-                    AddNormed{memory_.residual, branch, norm, rows_, hidden, shape_.epsilon, norm_offset(shape_)});
+                    AddNormed{memory_.residual, branch, a.norm, rows_, hidden, shape_.epsilon, norm_offset(shape_)});
               });
 }
 
@@ -111,8 +131,8 @@ Status ForwardPass::run_layer(const QueuedStep& queued, uint32_t index) {
   if (!status.ok() || rows_ == 0) return status;
   return each(
       [&] {
-        return add_product(memory_.mixed, layer.out, layer.out_bias, shape_.heads * shape_.head_dim,
-                           layer.attention_norm);
+        return add_product(
+            {memory_.mixed, layer.out, layer.out_bias, shape_.heads * shape_.head_dim, layer.attention_norm});
       },
       [&] { return layer.experts.router ? run_experts(layer) : run_mlp(layer); },
       [&] { return read_out(queued, index); });
@@ -164,7 +184,9 @@ Status ForwardPass::run_mlp(const DeviceLayer& layer) {
         return multiply_normed({memory_.residual, layer.post_norm, layer.gate_up, memory_.gated, rows_, inner, hidden,
                                 shape_.epsilon, NormMatmul::kSwiGlu, layer.gate_up_bias});
       },
-      [&] { return add_product(memory_.gated, layer.down, layer.down_bias, inner, layer.mlp_norm); });
+      [&] {
+        return add_product({memory_.gated, layer.down, layer.down_bias, inner, layer.mlp_norm});
+      });
 }
 
 // Attention of rows of one token: of as many at a time as there is memory for the parts of. A row's result does not
@@ -214,7 +236,7 @@ Status ForwardPass::prefill_attention(const QueuedStep& queued, uint32_t layer) 
 }
 
 Status ForwardPass::read_out(const QueuedStep& queued, uint32_t layer) {
-  if (queued.step.readouts.empty()) return {};
+  if (queued.step.readouts.empty() || !queue_.is_first_rank()) return {};
   const auto concepts = uint32_t(readouts_.concepts.size()), count = uint32_t(queued.step.readouts.size());
   auto* out = reinterpret_cast<float*>(queued.out + queued.results.readouts);
   for (size_t l = 0; l < readouts_.layers.size(); ++l) {

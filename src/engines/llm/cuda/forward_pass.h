@@ -30,9 +30,9 @@ class ForwardPass {
               const Activations& activations, const DeviceKvCache& cache)
       : queue_(queue), shape_(shape), weights_(weights), readouts_(readouts), memory_(activations), cache_(cache) {}
 
-  // Once, at first: memory for decode attention of so many rows in so many parts, `most` bytes, but one row's at least.
-  // Steps that would need more attend to fewer rows at a time.
-  base::Status reserve_parts(uint32_t rows, uint32_t parts, uint64_t most);
+  // Once, at first: memory for decode attention of so many rows in so many parts, or as much of that as its share of
+  // the device holds, but one row's at least. Steps that would need more attend to fewer rows at a time.
+  base::Status reserve_parts(uint32_t rows, uint32_t parts);
 
   // All layers and the last norm. Afterwards compute_logits().
   base::Status run(const QueuedStep& queued);
@@ -45,6 +45,17 @@ class ForwardPass {
   base::Status decode_attention(const QueuedStep& queued, uint32_t layer);
   base::Status prefill_attention(const QueuedStep& queued, uint32_t layer);
   base::Status run_mlp(const DeviceLayer& layer);
+  // The residual stream takes what x weight^T (+ bias) makes of all ranks' inputs, normalised first where there is a
+  // norm for that.
+  struct AddedProduct {
+    const Bf16 *x, *weight;
+    const float* bias;
+    uint32_t inputs;
+    const Bf16* norm;
+  };
+  base::Status add_product(const AddedProduct& a);
+  base::Status add_normed(const AddedProduct& a);
+  base::Status embed(const QueuedStep& queued);
   // In place of the MLP, where a layer is a mixture (forward_experts.cc).
   base::Status run_experts(const DeviceLayer& layer);
   base::Status multiply_experts(const DeviceExperts& weights);
@@ -54,8 +65,6 @@ class ForwardPass {
   base::Status norm_heads(const DeviceLayer& layer);
   // The residual stream's norm and a product of it, in one kernel where the rows are few.
   base::Status multiply_normed(NormMatmul a);
-  // The residual stream takes what x weight^T (+ bias) makes, normalised first where there is a norm for that.
-  base::Status add_product(const Bf16* x, const Bf16* weight, const float* bias, uint32_t inputs, const Bf16* norm);
   base::Status zero_arrived(uint32_t rows);
   base::Status drop_unwanted(const QueuedStep& queued);
   base::Status read_out(const QueuedStep& queued, uint32_t layer);

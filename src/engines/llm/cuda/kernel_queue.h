@@ -49,6 +49,17 @@ class KernelQueue {
   }
   base::Status copy(device::Way way, const device::Copy& one) { return copy(way, {&one, 1}); }
 
+  // The collectives of the device's rank, where several compute a model together; null: it computes one alone, and they
+  // do nothing.
+  void join(Communicator* communicator, uint32_t rank) { communicator_ = communicator, rank_ = rank; }
+  bool is_first_rank() const { return rank_ == 0; }
+  base::Status all_reduce(float* values, size_t count) {
+    return communicator_ ? collective(kernels_.collectives->all_reduce, values, count) : base::Status();
+  }
+  base::Status broadcast(float* values, size_t count) {
+    return communicator_ ? collective(kernels_.collectives->broadcast, values, count) : base::Status();
+  }
+
   base::Status record(device::Event& event) { return device_.record(event, stream_); }
   base::Status await(const device::Event& event) { return device::await(device_, event, patience_); }
   // Waits until all that is queued is done.
@@ -66,6 +77,13 @@ class KernelQueue {
   const Kernels& kernels() const { return kernels_; }
 
  private:
+  using Collective = Code (*)(const Launch&, Communicator*, float* values, size_t count);
+  base::Status collective(Collective what, float* values, size_t count) {
+    return device_.run(stream_, [what, with = communicator_, values, count, index = index_](void* stream) {
+      return what({index, stream}, with, values, count);
+    });
+  }
+
   device::Device& device_;
   const Kernels& kernels_;
   const std::chrono::nanoseconds patience_;
@@ -74,6 +92,8 @@ class KernelQueue {
   device::Stream stream_;
   device::Event idle_;
   Matmuls* matmuls_ = nullptr;
+  Communicator* communicator_ = nullptr;
+  uint32_t rank_ = 0;
   bool timed_ = false;
 };
 

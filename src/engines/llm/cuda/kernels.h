@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engines/llm/cuda/collectives.h"
 #include "engines/llm/cuda/expert_kernels.h"
 #include "engines/llm/cuda/kernel_types.h"
 
@@ -28,7 +29,7 @@ inline constexpr uint32_t kQueryTile = 64;        // queries of a chunk that a p
 inline constexpr uint32_t kMostTop = 128;         // likeliest tokens that are told
 inline constexpr uint32_t kBadShape = 1;          // cudaErrorInvalidValue
 inline constexpr uint32_t kRefused = 801;         // cudaErrorNotSupported: the library has no way to do it
-inline constexpr uint32_t kNoLibrary = 303;       // of matmul_open: libcublasLt is not there, or is another one
+inline constexpr uint32_t kNoLibrary = 303;       // the library is not there, or is another one
 
 // An id with this bit stands for sampled[id without it]: what a step before has sampled, before the host knows it.
 // Where that is kNoToken the row is computed with some other token, and nobody uses it.
@@ -386,6 +387,7 @@ struct Kernels {
   Code (*add_normed)(const Launch&, const AddNormed&);
   Code (*norm_whole)(const Launch&, const NormWhole&);
   Code (*soft_cap)(const Launch&, const SoftCap&);
+  const Collectives* collectives;
 };
 using OpenKernels = const Kernels* (*)(uint32_t abi);
 

@@ -363,7 +363,8 @@ const Kernels& table() {
       {now<Route, route>, now<PlacePairs, place_pairs>, now<ExpertMatmul, expert_matmul>, now<AddExperts, add_experts>},
       now<AddNormed, add_normed>,
       now<NormWhole, norm_whole>,
-      now<SoftCap, soft_cap>};
+      now<SoftCap, soft_cap>,
+      &kCollectives};
   return kTable;
 }
 

@@ -38,6 +38,9 @@ void attend_turned(const DecodeAttention& a);
 // The curve of a gate, times what goes with it.
 double gated(Gate kind, double gate, double up);
 
+// The collectives of ranks that are threads of this process.
+extern const Collectives kCollectives;
+
 // All of them as the table that the module has; a Launch is not looked at, and everything is done at once.
 const Kernels& table();
 

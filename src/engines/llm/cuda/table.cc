@@ -2,6 +2,7 @@
 #include <initializer_list>
 
 #include "engines/llm/cuda/kernels.h"
+#include "engines/llm/cuda/nccl.h"
 
 namespace weir::llm::cuda {
 
@@ -57,11 +58,13 @@ Code load_all(int32_t device) {
 }
 
 constexpr ExpertKernels kExperts = {route, place_pairs, expert_matmul, add_experts};
-constexpr Kernels kKernels = {kKernelsAbi, embed,   add_norm,    rope_store,        swiglu,      decode_attention,
-                              draw,        gather,  patch,       prefill_attention, matmul_open, matmul_close,
-                              matmul,      adjust,  logprobs,    read_out,          pool,        embed_text,
-                              layer_norm,  gelu,    norm_matmul, load_all,          kExperts,    add_normed,
-                              norm_whole,  soft_cap};
+constexpr Collectives kCollectives = {open_communicators, close_communicator, all_reduce,
+                                      broadcast,          communicator_error, abort_communicator};
+constexpr Kernels kKernels = {kKernelsAbi, embed,    add_norm,     rope_store,        swiglu,      decode_attention,
+                              draw,        gather,   patch,        prefill_attention, matmul_open, matmul_close,
+                              matmul,      adjust,   logprobs,     read_out,          pool,        embed_text,
+                              layer_norm,  gelu,     norm_matmul,  load_all,          kExperts,    add_normed,
+                              norm_whole,  soft_cap, &kCollectives};
 
 }  // namespace
 
