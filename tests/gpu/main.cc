@@ -146,6 +146,7 @@ constexpr Section kSections[] = {
     {Section::Kind::kCheck, "products", [](gpu::Lab& lab, device::Devices&) { gpu::check_products(lab); }},
     {Section::Kind::kCheck, "experts", [](gpu::Lab& lab, device::Devices&) { gpu::check_experts(lab); }},
     {Section::Kind::kCheck, "model", [](gpu::Lab& lab, device::Devices&) { gpu::check_model(lab); }},
+    {Section::Kind::kCheck, "parallel", gpu::check_parallel},
     {Section::Kind::kCheck, "identity", gpu::bench_identity},
     {Section::Kind::kCheck, "fault", gpu::check_fault},
     {Section::Kind::kBench, "copies", [](gpu::Lab& lab, device::Devices&) { gpu::bench_copies(lab); }},
@@ -154,6 +155,7 @@ constexpr Section kSections[] = {
     {Section::Kind::kBench, "8B", [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Benched::k8B); }},
     {Section::Kind::kBench, "mixture",
      [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Benched::kMixture); }},
+    {Section::Kind::kBench, "split", gpu::bench_parallel},
 };
 
 using Names = std::vector<std::string_view>;

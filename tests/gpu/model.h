@@ -6,9 +6,16 @@
 #include "engines/llm/load/shape.h"
 #include "lab.h"
 
+namespace weir::device {
+class Devices;
+}
+
 namespace weir::gpu {
 
 void check_model(Lab& lab);
+// On two GPUs, where there are two.
+void check_parallel(Lab& lab, device::Devices& devices);
+void bench_parallel(Lab& lab, device::Devices& devices);
 void check_encoder_models(Lab& lab);  // a part of it
 enum class Benched : uint8_t { k1B, k8B, kMixture };
 void bench_model(Lab& lab, Benched which);
