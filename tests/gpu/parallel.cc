@@ -22,8 +22,8 @@ using Step = generation::TokenStep;
 // The weights of a rank on its device.
 using Weigh = std::function<base::Result<DeviceWeights>(device::Device&, const TensorSplit&)>;
 
-constexpr const char* kChat = "conf/models/chat/1";  // from the repository's root
-constexpr double kLogits = 3e-2;                     // of the largest logit: some steps of bfloat16
+constexpr const char* kDemo = "conf/models/chat/1";  // from the repository's root
+constexpr double kRounding = 3e-2;                   // of the largest logit: some steps of bfloat16
 constexpr uint32_t kPrompt = 70, kDecoded = 8;       // tokens
 
 base::Result<std::unique_ptr<DeviceTransformer>> make(Lab& lab, const Ranks& ranks, const Shape& shape,
@@ -90,7 +90,7 @@ double pace(DeviceTransformer& engine) {
 }
 
 void check_demo(Lab& lab, const Ranks& ranks) {
-  auto folder = llm::Folder::open(kChat);
+  auto folder = llm::Folder::open(kDemo);
   auto shape = llm::parse_shape(folder->read("config.json", 1 << 20).value());
   auto store = llm::Store::open(*folder);
   if (!shape || !store) return lab.check("the demo model", 1, 0);
@@ -102,7 +102,8 @@ void check_demo(Lab& lab, const Ranks& ranks) {
   if (!alone || !together) return lab.check(what + ": " + (alone ? together : alone).error().text, 1, 0);
   base::Status first, second;
   auto theirs = logits_of(**alone, first), ours = logits_of(**together, second);
-  lab.check(first.ok() && second.ok() ? what : what + ": " + first.text + second.text, worst_of(ours, theirs), kLogits);
+  lab.check(first.ok() && second.ok() ? what : what + ": " + first.text + second.text, worst_of(ours, theirs),
+            kRounding);
 }
 
 // The second device; null: there is none, which is said.
@@ -118,7 +119,7 @@ device::Device* second_of(Lab& lab, device::Devices& devices) {
 
 void check_parallel(Lab& lab, device::Devices& devices) {
   device::Device* second = second_of(lab, devices);
-  if (second && std::filesystem::exists(std::string(kChat) + "/config.json")) check_demo(lab, {&lab.device, second});
+  if (second && std::filesystem::exists(std::string(kDemo) + "/config.json")) check_demo(lab, {&lab.device, second});
 }
 
 // Eight layers of an 8B: what splitting them saves, and what its sums cost.
