@@ -29,7 +29,7 @@ def environment(build):
     folders = [str(p) for p in (build / 'lib',) if p.is_dir()]
     if not starts(build, env, folders) and (build / 'lib/cxx').is_dir():
         folders.append(str(build / 'lib/cxx'))
-    folders += cublas_folders(env)
+    folders += library_folders(env)
     if env.get('LD_LIBRARY_PATH'):
         folders.append(env['LD_LIBRARY_PATH'])
     if folders:
@@ -44,15 +44,15 @@ def starts(build, env, folders):
                           stderr=subprocess.DEVNULL).returncode == 0
 
 
-def cublas_folders(env):
-    """Where libcublasLt may be beside where the loader looks: CUDA's folder, the packages that torch came with."""
+def library_folders(env):
+    """Where libcublasLt and NCCL may be beside where the loader looks: CUDA's folder, the packages that torch came with."""
     places = [pathlib.Path('/usr/local/cuda/lib64'), *pathlib.Path('/usr/local').glob('cuda*/lib64')]
     for python in pythons():
         said = subprocess.run([python, '-c', 'import sysconfig; print(sysconfig.get_paths()["purelib"])'], env=env,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
         if said:
             places += pathlib.Path(said).glob('nvidia/*/lib')
-    return [str(p) for p in places if list(p.glob('libcublasLt.so.*'))]
+    return [str(p) for p in places if list(p.glob('libcublasLt.so.*')) or (p / 'libnccl.so.2').exists()]
 
 
 def cuda(build, env):

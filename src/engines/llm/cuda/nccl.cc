@@ -9,10 +9,10 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "engines/llm/cuda/kernels.h"
@@ -65,7 +65,7 @@ struct Rank : Communicator {
   explicit Rank(NcclComm with) : comm(with) {}
 
   std::timed_mutex mutex;
-  NcclComm comm;  // null: aborted
+  std::atomic<NcclComm> comm;  // null: aborted
 };
 Rank& of(Communicator* communicator) { return *static_cast<Rank*>(communicator); }
 
@@ -74,7 +74,8 @@ template <class Call>
 Code in_turn(Communicator* communicator, Call&& call) {
   Rank& rank = of(communicator);
   std::lock_guard lock(rank.mutex);
-  return rank.comm ? code_of(call(rank.comm)) : 0;
+  NcclComm comm = rank.comm;
+  return comm ? code_of(call(comm)) : 0;
 }
 
 // The same, on the rank's device.
@@ -96,7 +97,8 @@ Code open_communicators(const int32_t* devices, uint32_t ranks, Communicator** o
 
 Code close_communicator(Communicator* communicator) {
   const std::unique_ptr<Rank> rank(&of(communicator));
-  return rank->comm ? code_of(nccl()->destroy(rank->comm)) : 0;
+  NcclComm comm = rank->comm;
+  return comm ? code_of(nccl()->destroy(comm)) : 0;
 }
 
 Code all_reduce(const Launch& launch, Communicator* communicator, float* values, size_t count) {
@@ -123,7 +125,7 @@ void abort_communicator(Communicator* communicator) {
   Rank& rank = of(communicator);
   std::unique_lock lock(rank.mutex, std::defer_lock);
   (void)lock.try_lock_for(kAbortPatience);
-  if (NcclComm comm = std::exchange(rank.comm, nullptr)) (void)nccl()->abort(comm);
+  if (NcclComm comm = rank.comm.exchange(nullptr)) (void)nccl()->abort(comm);
 }
 
 }  // namespace weir::llm::cuda
