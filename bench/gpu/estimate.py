@@ -16,6 +16,8 @@ time of a step   = max(weights / bandwidth, work / arithmetic) + keys and values
                  fill and drain the device; where all kernels are ours (up to two rows) the first of both passes
                  beside the kernel before (programmatic dependent launch)
     draws        the logits are read `DRAW_PASSES` times, with top-p `TOP_P_PASSES` times
+on several GPUs  weights of layers, keys and values are divided by their number, the output matrix is not; and there are
+    sums         one before the first layer and two of each layer, of a row's width in float32: a fixed time, and the link
 of a prompt      = work / arithmetic + kernels × launch + wake-up of the thread that waits
 
 The assumptions are below, with where they come from. None was measured here.
@@ -53,6 +55,7 @@ FUSED_ROWS, OWN_ROWS = 2, 2  # kernels.h kNormRows, matmul.h kThinRows
 TOP_P_PASSES = 5    # the likeliest, two of keep_share (which add in shared memory), two to draw
 WAKE_SHARE, WAKE_MOST, WAKE_LATE = 1 / 64, 50e-6, 16e-6  # device/await.cc: a pause, and how late one ends (measured)
 LOOPBACK = 6.0e9    # bytes/s that a core receives from a socket
+SUM_S, SUM_LINK = 10e-6, 370e9  # of an all-reduce of few bytes between two GPUs on NVLink, and bytes/s of a large one (guessed)
 MS = 1e3
 
 
@@ -108,6 +111,16 @@ class Paper:
                      keys_and_values=kv / (g.bandwidth * ATTENTION), launches=launches,
                      draws=DRAW_PASSES * 4 * shape.vocabulary * rows / g.bandwidth)
 
+    def split(self, shape, rows, context, devices):
+        """As decode(), on so many GPUs."""
+        if devices == 1:
+            return self.decode(shape, rows, context)
+        g, products = self.gpu, shape.products() / devices + shape.head()
+        kv = 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows / devices
+        sums = (2 * shape.layers + 1) * (SUM_S + 2 * (devices - 1) / devices * 4 * shape.hidden * rows / SUM_LINK)
+        return Terms(weights=2 * products / (g.bandwidth * STREAMED), keys_and_values=kv / (g.bandwidth * ATTENTION), sums=sums,
+                     launches=self.kernels(shape, rows), draws=DRAW_PASSES * 4 * shape.vocabulary * rows / g.bandwidth)
+
     def prompt(self, shape, tokens):
         work = Terms(products=2 * shape.products() * tokens / (self.gpu.arithmetic * PROMPTS), launches=self.kernels(shape, None))
         return work + Terms(wake_up=min(work.total() * WAKE_SHARE, WAKE_MOST) + WAKE_LATE)
@@ -143,6 +156,9 @@ class Paper:
             out['', f'{name} decode, batch 256, no server'] = 256 / step.total(), step
             prompt = self.prompt(weights.LLAMAS[name], 512)
             out['H5', f'{name}, first of a prompt of 512, idle'] = prompt.total() * MS, prompt
+        for devices in table.SPLIT:
+            step = self.split(dataclasses.replace(weights.LLAMAS['8B'], layers=8), 1, 100, devices)
+            out['', table.split_name(devices)] = step.total() * 1e6, step
         whole = Terms(socket=1 / LOOPBACK, link=1 / self.gpu.link)
         out['H7', 'host to device'] = self.gpu.link / 1e9, Terms(link=1 / self.gpu.link)
         out['H7', 'both ways at once'] = self.gpu.both_ways / 1e9, Terms(link=1 / self.gpu.both_ways)

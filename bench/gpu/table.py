@@ -76,6 +76,18 @@ def steady(f, name):
     return row('H5', f'{name}, between tokens at 80 % load, p99/p50', ratio, 'x', ('<=', 1.15))
 
 
+SPLIT = (1, 2)  # GPUs
+
+
+def split_name(devices):
+    return f'8 layers of 8B, a token, {devices} GPU' + 's' * (devices > 1)
+
+
+def split_rows(f):
+    for devices in SPLIT:
+        yield row('', split_name(devices), f.bench(f'eight layers of 8B, a token, devices: {devices}'), 'us', None)
+
+
 def tensor_rows(f):
     up = f.bench('host to device, one slab')
     loopback = scaled(f.of('tensors', 'loopback', 'bytes_per_s'), 1e-9)
@@ -110,6 +122,7 @@ def rows(results):
         for rows in (1, 8, 64, 256):
             out.append(row('', f'{name} decode, batch {rows}, no server', f.bench(f'{name} decode b{rows}'), 'tok/s', None,
                            f.limit(f'{name} decode b{rows}')))
+    out += split_rows(f)
     out += [first_token(f, '8B', 20), first_token(f, '1B', 5), steady(f, '8B'), steady(f, '1B')]
     for name in ('8B', '1B'):
         out.append(row('H6', f'{name}, steps that the device waits for, batch 256',
