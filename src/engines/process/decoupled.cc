@@ -13,6 +13,7 @@
 #include "base/attempt.h"
 #include "base/units.h"
 #include "engines/process/nested.h"
+#include "engines/process/waiting_answers.h"
 #include "msg/priority.h"
 
 namespace weir::process {
@@ -29,6 +30,7 @@ constexpr uint32_t kCreditStep = kWindow / 2;
 struct Inside {
   uint64_t number = 0;
   msg::Call call;  // what the child is told of it
+  uint64_t tenant = 0;
   std::deque<msg::Event> answers;
   Status error;        // behind them, the last one
   uint32_t level = 1;  // of priority
@@ -38,10 +40,12 @@ struct Inside {
 
 // The engine and the series of its calls, whichever is destroyed first.
 struct Shared {
+  explicit Shared(std::shared_ptr<WaitingAnswers> all) : answers(std::move(all)) {}
   std::mutex mutex;
   Host* host = nullptr;                              // null: the engine is gone
   std::deque<std::shared_ptr<Inside>> waiting;       // the most urgent first
   std::map<uint64_t, std::shared_ptr<Inside>> open;  // the child has them
+  const std::shared_ptr<WaitingAnswers> answers;     // of all calls of all instances
   Status over;
 };
 
@@ -52,6 +56,8 @@ class Series final : public sched::AnswerSeries {
   ~Series() override {
     std::lock_guard lock(shared_->mutex);
     inside_->abandoned = true;
+    for (const auto& answer : inside_->answers) shared_->answers->remove(inside_->tenant, bytes_of(answer));
+    inside_->answers.clear();
     std::erase(shared_->waiting, inside_);  // its tensors go with it
     if (shared_->open.erase(inside_->number) > 0 && shared_->host)
       (void)shared_->host->child().send({.type = Type::kCancel, .number = inside_->number});
@@ -79,6 +85,7 @@ base::Result<msg::Event> Series::next() {
   if (inside_->answers.empty()) return inside_->error;
   auto answer = std::move(inside_->answers.front());
   inside_->answers.pop_front();
+  shared_->answers->remove(inside_->tenant, bytes_of(answer));
   if (++inside_->taken >= kCreditStep && !inside_->ended && shared_->host) {
     (void)shared_->host->child().send({.type = Type::kCredit, .number = inside_->number, .size = inside_->taken});
     inside_->taken = 0;
@@ -88,8 +95,11 @@ base::Result<msg::Event> Series::next() {
 
 class Decoupled final : public sched::DecoupledEngine {
  public:
-  Decoupled(std::unique_ptr<Host> host, const FindModel& find, int wake)
-      : host_(std::move(host)), wake_(wake), nested_(find, *host_, wake) {
+  Decoupled(std::unique_ptr<Host> host, const FindModel& find, int wake, std::shared_ptr<WaitingAnswers> answers)
+      : host_(std::move(host)),
+        wake_(wake),
+        nested_(find, *host_, wake),
+        shared_(std::make_shared<Shared>(std::move(answers))) {
     shared_->host = host_.get();
     thread_ = std::thread([this] { run(); });
   }
@@ -142,7 +152,7 @@ class Decoupled final : public sched::DecoupledEngine {
   const std::unique_ptr<Host> host_;
   const int wake_;
   Nested nested_;  // the thread's own, until that has ended
-  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  const std::shared_ptr<Shared> shared_;
   std::function<void()> on_answers_;  // set before the first call
   bool stopping_ = false;             // under Shared::mutex
   uint64_t next_number_ = 1;          // under Shared::mutex
@@ -159,6 +169,7 @@ base::Result<std::unique_ptr<sched::AnswerSeries>> Decoupled::begin(const msg::C
   inside->call.parameters = call.parameters, inside->call.queue_timeout = call.queue_timeout;
   inside->call.rows = call.rows, inside->call.trace = call.trace;
   inside->level = msg::level_of(spec(), call.priority);
+  inside->tenant = call.tenant;
   {
     std::lock_guard lock(shared_->mutex);
     if (!shared_->over.ok()) return shared_->over;
@@ -320,6 +331,10 @@ Status Decoupled::take_answer(const Message& message) {
     auto found = shared_->open.find(answer.call);
     if (found == shared_->open.end()) return {};  // nobody waits for it any more
     Inside& inside = *found->second;
+    if (Status full = shared_->answers->add(inside.tenant, bytes_of(answer.outputs)); !full.ok()) {
+      answer.kind = AnswerKind::kError, answer.refused = true;
+      answer.error = std::move(full), answer.outputs = {};
+    }
     const bool is_end = answer.kind == AnswerKind::kEnd || answer.kind == AnswerKind::kError;
     if (!is_end && inside.answers.size() + inside.taken >= kWindow)  // an end needs no room
       return failure(Code::kInternal, "the process of model '" + spec().name + "' sent more answers than it may");
@@ -374,12 +389,14 @@ class Instances final : public sched::DecoupledEngine {
 }  // namespace
 
 base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
-                                                                     const FindModel& find) {
+                                                                     const FindModel& find,
+                                                                     const base::MemoryLedger* memory) {
+  const auto answers = std::make_shared<WaitingAnswers>(memory);
   std::vector<std::unique_ptr<Decoupled>> all;
   for (auto& host : hosts) {
     const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake < 0) return failure(Code::kResourceExhausted, "no descriptor for a decoupled model");
-    all.push_back(std::make_unique<Decoupled>(std::move(host), find, wake));
+    all.push_back(std::make_unique<Decoupled>(std::move(host), find, wake, answers));
   }
   if (all.size() == 1) return std::unique_ptr<sched::DecoupledEngine>(std::move(all.front()));
   return std::unique_ptr<sched::DecoupledEngine>(std::make_unique<Instances>(std::move(all)));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engines/process/waiting_answers.h"
 #include "process_lab.h"
 
 namespace weir::process {
@@ -65,6 +66,22 @@ struct DecoupledProcessTest : ProcessTest {
   std::condition_variable changed;
   uint64_t looks = 0;
 };
+
+TEST(WaitingAnswersTest, OnceMemoryIsScarceAClientHasAShareOfIt) {
+  base::MemoryLedger memory(1000);
+  WaitingAnswers answers(&memory);
+  EXPECT_TRUE(answers.add(1, 400).ok()) << "less than half is in use";
+  memory.add(base::MemoryKind::kSlabs, 600);
+  EXPECT_EQ(Code::kResourceExhausted, answers.add(1, 1).code);
+  EXPECT_TRUE(answers.add(2, 250).ok()) << "another client's share";
+  EXPECT_EQ(Code::kResourceExhausted, answers.add(2, 1).code);
+  EXPECT_TRUE(answers.add(msg::kManyClients | 1, 900).ok());
+  EXPECT_TRUE(answers.add(3, 0).ok());
+  answers.remove(1, 200);
+  EXPECT_TRUE(answers.add(1, 50).ok());
+  answers.remove(1, 250), answers.remove(2, 250), answers.remove(msg::kManyClients | 1, 900), answers.remove(3, 0);
+  EXPECT_EQ(0u, answers.tenants());
+}
 
 TEST_F(DecoupledProcessTest, AnswersComeOneByOneAndWithinTheWindow) {
   auto model = decoupled("");
