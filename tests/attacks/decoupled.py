@@ -56,6 +56,7 @@ input { name: "N" data_type: TYPE_INT32 dims: [ 1 ] } output { name: "I" data_ty
 '''
 MANY = 'model_transaction_policy { decoupled: true }'
 PYTHON = ('--engines-python-interpreter', sys.executable)
+SMALL = (('WEIR_LIMITS_SLAB_BUDGET', '256MiB'),)  # the quick form's
 
 
 def iterative():
@@ -247,6 +248,36 @@ def ensembles_unread(target):
     for model in ('through', 'nested_twice', 'twice'):
         served(target, model, closing(wants(model, 2, shape=(1,))), 15, b'"outputs"')
     return f'{begun} begun, {read >> 10} KiB of them read, {len(peers)} at the end'
+
+
+def large_answers():
+    """The demo models, and a counter whose answers have 8 MB each."""
+    return beside_the_demo_models('counter', COUNTER.replace('100_000', '2_000_000'), MODEL % ('counter', MANY, 'I'))
+
+
+@attack(seconds=35, quick=8, repository=large_answers, flags=PYTHON, quick_env=SMALL)
+def decoupled_unread(target):
+    """300 clients of a decoupled model whose answers, without end, have 8 MB each, that read nothing, or leave: there are 16 answers for each ahead."""
+    more_descriptors()
+    chance, peers, begun, statuses = random.Random(55), [], 0, {}
+    request = wants('counter', -1, shape=(1,)).replace(b'"N"', b'"X"')
+    while not target.over():
+        for peer in [peer for peer in peers if not peer.still_open()]:
+            peers.remove(peer)
+            peer.sock.close()
+        for _ in range(min(20, target.size(300, 60) - len(peers))):
+            peers.append(begin(target, request))
+            begun += 1
+        for peer in chance.sample(peers, len(peers) // 40):
+            head = (peer.take(100) or b'')[9:12].decode()
+            statuses[head] = statuses.get(head, 0) + 1
+            leave(peer, chance.choice(('reset', 'end')))
+            peers.remove(peer)
+        time.sleep(0.1)
+    for peer in peers:
+        leave(peer, 'reset')
+    served(target, 'counter', closing(wants('counter', 2, shape=(1,)).replace(b'"N"', b'"X"')), 15, b'"outputs"')
+    return f'{begun} begun, statuses of some that left: {statuses}'
 
 
 def infer_message(model, n):
