@@ -43,6 +43,10 @@ std::string text_of(const msg::TensorSpec& t) { return std::string(msg::name(t.d
 
 bool takes_batches(const msg::ModelSpec& spec) { return spec.max_batch > 0; }
 // Says nothing of batches either way.
+bool any_optional(const std::vector<msg::TensorSpec>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.optional; });
+}
+
 bool indifferent(const msg::ModelSpec& spec) { return spec.any_tensors && spec.max_batch == 0; }
 
 class Linking {
@@ -260,8 +264,7 @@ class Linking {
     auto all = tensors(node, spec, spec.outputs, node.outputs, "output");
     if (!all) return all.error();
     last_.clear();
-    bool may_leave_out =
-        ensemble() && std::any_of(spec.inputs.begin(), spec.inputs.end(), [](const auto& t) { return t.optional; });
+    const bool may_leave_out = ensemble() && (any_optional(spec.inputs) || may_omit(spec, node, *all));
     for (auto& output : *all) {
       const std::string* tensor = mapped(node.outputs, output.name);
       if (!tensor) continue;
@@ -275,6 +278,12 @@ class Linking {
       last_.push_back(*tensor);
     }
     return {};
+  }
+
+  // Code of a model's own may make some of its outputs only; it is asked for none by name, as all of them are mapped.
+  bool may_omit(const msg::ModelSpec& spec, const DagNode& node, const std::vector<msg::TensorSpec>& all) const {
+    if (spec.engine != "python" && spec.engine != "process") return false;
+    return std::all_of(all.begin(), all.end(), [&](const auto& output) { return mapped(node.outputs, output.name); });
   }
 
   // Among models that take any tensors only identity is known: it returns under a name what it was given.
