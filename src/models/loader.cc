@@ -331,8 +331,9 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   if (!plan.wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
   if (auto s = add_labels(plan.folder, plan.config, *spec); !s.ok()) return s;
   narrow(*spec, instances->token_models);
-  if (instances->decoupled && !plan.config.warm_up.empty())
-    return base::invalid("model_warmup goes with models of tensors that answer each request once");
+  if (instances->decoupled)
+    if (auto s = warm_up(*instances->decoupled, *spec, plan.folder, plan.config.warm_up, hooks_.loading); !s.ok())
+      return base::failure(s.code, without_root(s.text, plan.folder));
   for (auto& engine : instances->engines)
     if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
       return base::failure(s.code, without_root(s.text, plan.folder));

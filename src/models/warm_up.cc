@@ -1,10 +1,15 @@
 #include "models/warm_up.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <string_view>
+#include <thread>
 #include <utility>
 
 #include "base/attempt.h"
+#include "base/clock.h"
 #include "msg/half.h"
 #include "sched/fit.h"
 #include "sched/staging.h"
@@ -14,6 +19,8 @@ namespace {
 
 using base::Status;
 using msg::DType;
+
+constexpr base::Duration kLongestWarmUp = std::chrono::minutes(5);  // of a decoupled model's answers to one request
 
 // Numbers without a pattern that a model could care about: xorshift.
 class SampleNumbers {
@@ -67,6 +74,24 @@ std::string random_data(DType dtype, uint64_t elements) {
   return out;
 }
 
+// Nothing where the bytes are no elements of that type.
+std::optional<uint64_t> elements_in(std::string_view bytes, DType dtype) {
+  uint64_t strings = 0;
+  if (dtype == DType::kBytes) {
+    if (!msg::for_each_string(bytes, [&](std::string_view) { ++strings; })) return std::nullopt;
+    return strings;
+  }
+  if (bytes.size() % msg::size_of(dtype) != 0) return std::nullopt;
+  return bytes.size() / msg::size_of(dtype);
+}
+
+std::string repeated(std::string_view row, uint32_t rows) {
+  std::string out;
+  out.reserve(row.size() * rows);
+  for (uint32_t i = 0; i < rows; ++i) out += row;
+  return out;
+}
+
 base::Result<msg::Tensor> make_tensor(const std::string& name, const WarmUpInput& input, const msg::ModelSpec& spec,
                                       uint32_t rows, const ModelFolder& folder) {
   msg::Tensor tensor{name, input.dtype, {}, {}};
@@ -80,7 +105,10 @@ base::Result<msg::Tensor> make_tensor(const std::string& name, const WarmUpInput
   if (input.source == WarmUpInput::Source::kFile) {
     auto bytes = read_file(folder.path, input.file, size_t(kLargestSample));
     if (!bytes) return bytes.error();
-    tensor.data = base::Bytes::adopt(*std::move(bytes));
+    const bool of_a_row = spec.max_batch > 0 && rows > 1 && *elements % rows == 0 &&
+                          elements_in(*bytes, input.dtype) == *elements / rows &&
+                          bytes->size() <= kLargestSample / rows;
+    tensor.data = base::Bytes::adopt(of_a_row ? repeated(*bytes, rows) : *std::move(bytes));
   } else if (input.source == WarmUpInput::Source::kRandom) {
     tensor.data = base::Bytes::adopt(random_data(input.dtype, *elements));
   } else {
@@ -101,10 +129,9 @@ Status check_names(const msg::ModelSpec& spec, const WarmUpSample& sample) {
   return {};
 }
 
-Status run_sample(sched::Engine& engine, const msg::ModelSpec& spec, const ModelFolder& folder,
-                  const WarmUpSample& sample, base::SlabSource& slabs) {
+// A request of the sample's.
+Status fill(msg::Call& call, const msg::ModelSpec& spec, const ModelFolder& folder, const WarmUpSample& sample) {
   if (Status status = check_names(spec, sample); !status.ok()) return status;
-  msg::Call call;
   call.model = spec.name, call.version = spec.version;
   call.rows = spec.max_batch > 0 ? sample.rows : 1;
   for (const auto& [name, input] : sample.inputs) {
@@ -112,7 +139,13 @@ Status run_sample(sched::Engine& engine, const msg::ModelSpec& spec, const Model
     if (!tensor) return tensor.error();
     call.inputs.push_back(*std::move(tensor));
   }
-  if (Status status = sched::tensors_fit(call, spec); !status.ok()) return status;
+  return sched::tensors_fit(call, spec);
+}
+
+Status run_sample(sched::Engine& engine, const msg::ModelSpec& spec, const ModelFolder& folder,
+                  const WarmUpSample& sample, base::SlabSource& slabs) {
+  msg::Call call;
+  if (Status status = fill(call, spec, folder, sample); !status.ok()) return status;
   for (uint32_t i = 0; i < sample.count; ++i) {
     sched::Batch batch;
     batch.calls.push_back(&call);
@@ -126,13 +159,72 @@ Status run_sample(sched::Engine& engine, const msg::ModelSpec& spec, const Model
   return {};
 }
 
+// Errors: the server ends, or it is past `until`.
+Status pause(base::Duration pause, base::Time until, const std::function<bool()>& loading) {
+  constexpr base::Duration kLook = std::chrono::milliseconds(5);
+  base::Time now = base::steady_now();
+  for (const base::Time end = now + pause; now < end; now = base::steady_now()) {
+    if (!loading()) return base::failure(base::Code::kUnavailable, "the server ends");
+    if (now > until) return base::failure(base::Code::kDeadlineExceeded, "its answers have no end");
+    std::this_thread::sleep_for(std::min<base::Duration>(end - now, kLook));
+  }
+  return {};
+}
+
+// Reads a request's answers up to the end.
+Status read_all(sched::AnswerSeries& answers, const std::function<bool()>& loading) {
+  const base::Time until = base::steady_now() + kLongestWarmUp;
+  while (const auto due = answers.next_in()) {
+    const bool is_there = *due != sched::AnswerSeries::kNotYet;
+    if (Status s = pause(is_there ? *due : std::chrono::milliseconds(2), until, loading); !s.ok()) return s;
+    if (!is_there) continue;
+    auto answer = answers.next();
+    if (!answer) return answer.error();
+    if (auto* failed = std::get_if<msg::Failed>(&answer->what)) return std::move(failed->status);
+  }
+  return {};
+}
+
+// On each instance: those that are begun beside each other go to different ones.
+Status run_sample(sched::DecoupledEngine& engine, const msg::ModelSpec& spec, const ModelFolder& folder,
+                  const WarmUpSample& sample, const std::function<bool()>& loading) {
+  msg::Call call;
+  if (Status status = fill(call, spec, folder, sample); !status.ok()) return status;
+  for (uint32_t i = 0; i < sample.count; ++i) {
+    std::vector<std::unique_ptr<sched::AnswerSeries>> open;
+    for (uint32_t instance = 0; instance < std::max(spec.instances, 1u); ++instance) {
+      auto begun = engine.begin(call);
+      if (!begun) return begun.error();
+      open.push_back(std::move(*begun));
+    }
+    for (auto& answers : open)
+      if (Status status = read_all(*answers, loading); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status named(const WarmUpSample& sample, const Status& status) {
+  return base::failure(status.code, "warm-up sample '" + sample.name + "': " + status.text);
+}
+
 }  // namespace
 
 Status warm_up(sched::Engine& engine, const msg::ModelSpec& spec, const ModelFolder& folder,
                const std::vector<WarmUpSample>& samples, base::SlabSource& slabs) {
   for (const WarmUpSample& sample : samples) {
     Status status = run_sample(engine, spec, folder, sample, slabs);
-    if (!status.ok()) return base::failure(status.code, "warm-up sample '" + sample.name + "': " + status.text);
+    if (!status.ok()) return named(sample, status);
+  }
+  return {};
+}
+
+Status warm_up(sched::DecoupledEngine& engine, const msg::ModelSpec& spec, const ModelFolder& folder,
+               const std::vector<WarmUpSample>& samples, const std::function<bool()>& loading) {
+  for (const WarmUpSample& sample : samples) {
+    Status status;
+    Status thrown = base::attempt("a warm-up", [&] { status = run_sample(engine, spec, folder, sample, loading); });
+    if (!thrown.ok()) status = std::move(thrown);
+    if (!status.ok()) return named(sample, status);
   }
   return {};
 }

@@ -40,8 +40,9 @@ class DecoupledEngine {
   // for each other, the level of priority decides whose turn it is. Any shard's thread, several at once. It takes
   // microseconds.
   virtual base::Result<std::unique_ptr<AnswerSeries>> begin(const msg::Call& call) = 0;
-  // Called once, before any begin(). `wake` is to be called, from any thread without a lock that an AnswerSeries takes,
-  // when one whose next_in() was kNotYet has got an answer, or its end. It may be called until the engine is destroyed.
+  // Called once, before any begin() but those of a warm-up, which looks again and again. `wake` is to be called, from
+  // any thread without a lock that an AnswerSeries takes, when one whose next_in() was kNotYet has got an answer, or
+  // its end. It may be called until the engine is destroyed.
   virtual void on_answers(std::function<void()> /*wake*/) {}
   // Once a part of it has broken: whether Calls still find another part. Any thread.
   virtual bool serves_on() const { return false; }

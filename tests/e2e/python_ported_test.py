@@ -126,6 +126,35 @@ input [{ name: "DO" data_type: TYPE_STRING dims: [1] }] output [{ name: "TOLD" d
 SHAPED = '''name: "%s" backend: "python" max_batch_size: 4
 input [{ name: "DO" data_type: TYPE_STRING dims: [1] }] output [{ name: "Y" data_type: TYPE_FP32 dims: [1] }]'''
 
+# Says how many requests its process has had, and ends each a while after it has answered.
+WARM = '''
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    had = 0
+
+    def execute(self, requests):
+        for request in requests:
+            self.had += 1
+            sender = request.get_response_sender()
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('TOLD', np.array([[str(self.had)]], dtype=object))]))
+            time.sleep(0.05)
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+'''
+WARM_UP = '''instance_group [{ count: 2 kind: KIND_CPU }] model_warmup [{ name: "w" batch_size: 1 count: 2
+inputs { key: "DO" value { data_type: TYPE_STRING dims: [1] zero_data: true } } }]'''
+
+HALF = SHAPES.replace("Tensor('Y', array)", "Tensor('Y', array)][:array.size] + [pb_utils.Tensor('Z', array)][:array.size - 1")
+HALVED = '''name: "%s" %s max_batch_size: 4
+input [{ name: "DO" data_type: TYPE_STRING dims: [1] }]
+output [{ name: "Y" data_type: TYPE_FP32 dims: [-1] }, { name: "Z" data_type: TYPE_FP32 dims: [-1] }] %s'''
+STEP = '''ensemble_scheduling { step [{ model_name: "half" model_version: -1 input_map { key: "DO" value: "DO" }
+output_map { key: "Y" value: "Y" } output_map { key: "Z" value: "Z" } }] }'''
+
 
 def repository():
     folder = harness.scratch() / 'python-ported'
@@ -135,9 +164,12 @@ def repository():
                                    ('in_a_loop', ASYNC, DECOUPLED % ('in_a_loop', 'dynamic_batching { }')),
                                    ('slow', SLOW, DECOUPLED % ('slow', '')), ('relays', RELAYS, DECOUPLED % ('relays', '')),
                                    ('types', TYPES, STRINGS % 'types'),
+                                   ('half', HALF, HALVED % ('half', 'backend: "python"', '')),
+                                   ('whole', None, HALVED % ('whole', 'platform: "ensemble"', STEP)), ('warm', WARM, DECOUPLED % ('warm', WARM_UP)),
                                    ('apart', TOGETHER, DECOUPLED % ('apart', ''))):
             (folder / name / '1').mkdir(parents=True)
-            (folder / name / '1/model.py').write_text(code)
+            if code:
+                (folder / name / '1/model.py').write_text(code)
             (folder / name / 'config.pbtxt').write_text(config)
     return folder
 
@@ -218,6 +250,17 @@ class Ported(harness.Case):
                 ('pb_utils.Logger.log_info(None)', 'TypeError'), ("pb_utils.Logger.log_error('x')", 'nothing')):
             told = self.ask('types/infer', expression).json()
             self.assertEqual([kind], told.get('outputs', [told])[0].get('data'), expression)
+
+    def test_an_output_that_is_left_out_is_left_out_of_an_ensemble(self):
+        for model in ('half', 'whole'):
+            for order, names in (('np.ones([1, 1], np.float32)', ['Y']), ('np.ones([1, 2], np.float32)', ['Y', 'Z'])):
+                answer = self.ask(f'{model}/infer', order).json()
+                self.assertEqual(names, [o['name'] for o in answer.get('outputs', [answer])], (model, answer))
+
+    def test_each_process_of_a_decoupled_model_is_warm_before_it_is_ready(self):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(lambda _: self.ask('warm/infer_stream', 'x').body.decode(), range(2)))
+        self.assertEqual([['3'], ['3']], [self.texts(answer) for answer in answers])
 
     def test_a_request_that_the_model_lets_go_ends_alone(self):
         told = self.told('together', ['a', 'lost', 'b'])

@@ -64,14 +64,19 @@ TEST(WarmUp, DataOfAFileIsTheTensorsAndMustFitIt) {
   test::Disk disk({{"m/warmup/f", "abcdefgh"}, {"m/warmup/short", "abc"}, {"secret", "abcdefgh"}});
   auto folder = *read_model_folder(disk.root(), "m");
   RecordingEngine engine;
+  uint32_t rows = 1;
   auto run = [&](const std::string& file) {
-    WarmUpSample sample{"first", 1, 1, {}};
+    WarmUpSample sample{"first", rows, 1, {}};
     sample.inputs["f"] = {DType::kFp32, {2}, WarmUpInput::Source::kFile, file};
     sample.inputs["i"] = {DType::kInt64, {2}, WarmUpInput::Source::kZero, ""};
     return warm_up(engine, engine.spec_, folder, {sample}, base::heap());
   };
   ASSERT_TRUE(run("warmup/f").ok());
   EXPECT_EQ(engine.inputs[0].data.view(), "abcdefgh");
+  rows = 3;
+  ASSERT_TRUE(run("warmup/f").ok());
+  EXPECT_EQ(engine.inputs[0].data.view(), "abcdefghabcdefghabcdefgh");
+  EXPECT_EQ(engine.inputs[0].shape.text(), "[3,2]");
   for (auto file : {"warmup/short", "warmup/none", "warmup/../../secret", "../secret"}) {
     auto status = run(file);
     EXPECT_FALSE(status.ok()) << file;
@@ -96,6 +101,51 @@ TEST(WarmUp, SamplesThatDoNotFitTheModelOrThatItFailsAreErrors) {
   EXPECT_TRUE(engine.rows.empty());
   engine.fails = base::invalid("too hot");
   EXPECT_EQ(run([](auto&) {}).text, "warm-up sample 'first': too hot");
+}
+
+// Answers three times, the second time a while later; a request that is too much is an error.
+class Threefold final : public sched::DecoupledEngine {
+ public:
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override {
+    rows.push_back(call.rows);
+    return std::unique_ptr<sched::AnswerSeries>(std::make_unique<Answers>(*this));
+  }
+
+  msg::ModelSpec spec_ = RecordingEngine().spec_;
+  std::vector<uint32_t> rows;
+  uint32_t answers = 0, fails_at = 0;
+
+ private:
+  struct Answers final : sched::AnswerSeries {
+    explicit Answers(Threefold& of) : engine(of) {}
+    std::optional<base::Duration> next_in() const override {
+      if (left == 2 && ++looks < 3) return kNotYet;
+      return left > 0 ? std::optional<base::Duration>(std::chrono::milliseconds(left == 1 ? 12 : 0)) : std::nullopt;
+    }
+    base::Result<msg::Event> next() override {
+      if (++engine.answers == engine.fails_at) return msg::Event{msg::Failed{base::invalid("too hot")}};
+      return --left, msg::Event{msg::Outputs{}};
+    }
+    Threefold& engine;
+    int left = 3;
+    mutable int looks = 0;
+  };
+};
+
+TEST(WarmUp, ADecoupledModelAnswersOnEachInstanceToTheEnd) {
+  Threefold engine;
+  engine.spec_.instances = 2;
+  bool loading = true;
+  const auto loads = [&] { return loading; };
+  const std::vector<WarmUpSample> samples{sample_of(WarmUpInput::Source::kZero)};
+  ASSERT_TRUE(warm_up(engine, engine.spec_, {}, samples, loads).ok());
+  EXPECT_EQ(engine.rows, (std::vector<uint32_t>{3, 3, 3, 3}));
+  EXPECT_EQ(engine.answers, 12u);
+  engine.fails_at = 14;
+  EXPECT_EQ(warm_up(engine, engine.spec_, {}, samples, loads).text, "warm-up sample 'first': too hot");
+  loading = false;
+  EXPECT_EQ(warm_up(engine, engine.spec_, {}, samples, loads).code, base::Code::kUnavailable);
 }
 
 TEST(WarmUp, AConfigurationSaysWhatRunsAndAModelThatFailsItIsNotReady) {

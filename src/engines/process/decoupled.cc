@@ -146,14 +146,19 @@ class Decoupled final : public sched::DecoupledEngine {
   void note_work(bool works) { timed_ = works, run_until_ = Clock::now() + host_->options().timeout; }
   void fail_all(const Status& why);
   void notify_answers() const {
-    if (on_answers_) on_answers_();
+    std::function<void()> wake;
+    {
+      std::lock_guard lock(shared_->mutex);
+      wake = on_answers_;
+    }
+    if (wake) wake();
   }
 
   const std::unique_ptr<Host> host_;
   const int wake_;
   Nested nested_;  // the thread's own, until that has ended
   const std::shared_ptr<Shared> shared_;
-  std::function<void()> on_answers_;  // set before the first call
+  std::function<void()> on_answers_;  // under Shared::mutex
   bool stopping_ = false;             // under Shared::mutex
   uint64_t next_number_ = 1;          // under Shared::mutex
   // The thread's own.
