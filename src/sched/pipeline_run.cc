@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "bus/call_handle.h"
+#include "msg/sequence.h"
 #include "sched/fit.h"
 
 namespace weir::sched {
@@ -37,6 +38,15 @@ Status change_shape(msg::Tensor& tensor, PipelinePort::Leading leading) {
     if (!tensor.shape.push(before[i]))
       return base::invalid("'" + tensor.name + "' has too many dimensions for a batch");
   return {};
+}
+
+// An answer of an ensemble says which request of which sequence it is of, as Triton has it.
+void tell_sequence(const msg::Call& request, msg::Parameters& answer) {
+  const auto* id = msg::find(request.parameters, "sequence_id");
+  if (!id || !request.session) return;
+  answer.emplace_back("sequence_id", *id);
+  for (const char* flag : {"sequence_start", "sequence_end"})
+    answer.emplace_back(flag, msg::is_set(request.parameters, flag));
 }
 
 }  // namespace
@@ -168,6 +178,7 @@ void PipelineRun::note_step(PipelineLeg& leg, const PipelineNode& node, base::Co
 
 base::Result<msg::Outputs> PipelineRun::results(const PipelinePlan& plan) {
   msg::Outputs made;
+  tell_sequence(*parent, made.parameters);
   const auto& wanted = parent->outputs;
   for (const auto& port : plan.outputs) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), port.tensor) == wanted.end()) continue;

@@ -151,6 +151,31 @@ TEST(Pipeline, StepsOfATracedCallAreTimedAndTheirPartsStandBehindThem) {
   EXPECT_LE(steps[2].times.finished, steps[3].times.queued);
 }
 
+// Hears one Call, and keeps the parameters of its answer.
+struct ParametersReader final : msg::Sink {
+  std::promise<msg::Parameters> read;
+  void on(msg::Call&, msg::Event&& event) override { read.set_value(std::get<msg::Outputs>(event.what).parameters); }
+};
+
+TEST(Pipeline, AnAnswerSaysWhichRequestOfASequenceItIsOf) {
+  Lab lab(chain({adder(1), doubler()}));
+  auto told = [&](const msg::Parameters& parameters, uint64_t session) {
+    ParametersReader reader;
+    lab.send(1, [&](msg::Call& call) {
+      call.sink = &reader;
+      call.parameters = parameters;
+      call.session = {0, session};
+    });
+    auto answer = reader.read.get_future().get();
+    lab.idle();
+    return answer;
+  };
+  const msg::Parameters last{{"sequence_id", int64_t(7)}, {"sequence_start", false}, {"sequence_end", true}};
+  EXPECT_EQ(told(last, 7), last);
+  EXPECT_EQ(told({{"sequence_id", int64_t(0)}}, 0), msg::Parameters{});
+  EXPECT_EQ(told({}, 0), msg::Parameters{});
+}
+
 TEST(Pipeline, NothingIsKeptOfACallThatIsNotTraced) {
   Lab lab(chain({adder(1), doubler()}));
   EXPECT_TRUE(steps_of(lab, 3, false).all.empty());
