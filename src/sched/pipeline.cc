@@ -112,6 +112,7 @@ std::vector<Leg*> Pipeline::due(PipelineRun& run, const std::vector<uint32_t>& n
     std::lock_guard lock(run.mutex);
     if (!run.failed.ok()) break;
     Leg& leg = run.legs[n];
+    if (leg.skipped) continue;
     if (Status thrown = base::attempt("a pipeline", [&] { status = run.lend(leg, plan_.nodes[n]); }); !thrown.ok())
       status = std::move(thrown);
     leg.home = this;

@@ -6,6 +6,9 @@
 // made on the thread that the answer comes on (a lane's, as a rule), so a pipeline adds no hops of its own; only the
 // last answer goes back to the Call's home.
 //
+// Of a Call that names outputs, nodes that none of them needs do not run, unless some node waits for one whose tensors
+// it does not take.
+//
 // Deadline, priority, queue timeout, tenant, parameters and id go with the run, but for `stream`, which models of
 // text take: a node answers once, and one that does not all the same is UNIMPLEMENTED. When the Call is cancelled, the
 // nodes that have it are told. The first failure is the Call's, keeps its code and names its node: no other node

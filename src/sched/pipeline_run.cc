@@ -58,6 +58,7 @@ PipelineOrder::PipelineOrder(const PipelinePlan& plan)
   for (const auto& port : plan.outputs) ++readers[port.slot];
   for (uint32_t n = 0; n < plan.nodes.size(); ++n) {
     const auto& node = plan.nodes[n];
+    by_tensors = by_tensors && node.after.empty();
     std::vector<uint32_t> before = node.after;
     for (const auto& port : node.inputs) {
       ++readers[port.slot];
@@ -81,10 +82,27 @@ void PipelineRun::begin(msg::Call& call, const PipelinePlan& plan, const Pipelin
   for (uint32_t n = 0; n < legs.size(); ++n) {
     PipelineLeg& leg = legs[n];
     leg.run = this, leg.node = n, leg.waits = order.waits[n], leg.out = false;
+    leg.skipped = false;
   }
+  if (order.by_tensors && !call.outputs.empty()) skip_unneeded(plan);
   slots.resize(plan.slots);
   for (const auto& port : plan.inputs)
     if (auto* tensor = named(call.inputs, port.tensor)) slots[port.slot] = *tensor;
+}
+
+// A node stands behind those that make its inputs.
+void PipelineRun::skip_unneeded(const PipelinePlan& plan) {
+  needed.assign(plan.slots, false);
+  for (const auto& port : plan.outputs)
+    if (std::find(parent->outputs.begin(), parent->outputs.end(), port.tensor) != parent->outputs.end())
+      needed[port.slot] = true;
+  for (size_t n = plan.nodes.size(); n-- > 0;) {
+    const auto& node = plan.nodes[n];
+    legs[n].skipped =
+        std::none_of(node.outputs.begin(), node.outputs.end(), [&](const auto& port) { return needed[port.slot]; });
+    if (legs[n].skipped) continue;
+    for (const auto& port : node.inputs) needed[port.slot] = true;
+  }
 }
 
 Status PipelineRun::lend(PipelineLeg& leg, const PipelineNode& node) {
@@ -143,7 +161,7 @@ Status PipelineRun::answered(PipelineLeg& leg, const PipelineNode& node, msg::Ev
   if (auto* failure = std::get_if<msg::Failed>(&event.what)) status = std::move(failure->status);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) status = keep(node, *outputs);
   if (status.ok() && leg.pieces) status = failure(Code::kUnimplemented, "the model answered more than once");
-  if (parent->steps) note_step(leg, node, status.code);
+  note_step(leg, node, status.code);
   return status;
 }
 
@@ -166,8 +184,9 @@ void PipelineRun::note(const msg::Timeline& times) {
   way.batch_rows = times.batch_rows;
 }
 
-// For the trace, which does without where there is no memory.
+// The trace does without where there is no memory.
 void PipelineRun::note_step(PipelineLeg& leg, const PipelineNode& node, base::Code code) {
+  if (!parent->steps) return;
   (void)base::attempt("a span", [&] {
     msg::StepTimes step{
         .name = node.name, .model = leg.model, .version = leg.version, .times = leg.times, .code = code};

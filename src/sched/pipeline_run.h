@@ -22,6 +22,7 @@ struct PipelineOrder {
   std::vector<uint32_t> waits;               // per node: how many nodes are over before it starts
   std::vector<std::vector<uint32_t>> feeds;  // per node: who waits for it
   std::vector<uint32_t> readers;             // per slot: inputs of nodes and outputs of the pipeline
+  bool by_tensors = true;                    // nodes wait for those alone that make their inputs
 };
 
 struct PipelineRun;
@@ -30,9 +31,10 @@ struct PipelineRun;
 struct PipelineLeg : msg::Call {
   PipelineRun* run = nullptr;
   uint32_t node = 0;
-  uint32_t waits = 0;   // nodes before it that are not over; under the run's mutex
-  bool out = false;     // the node has it; under the run's mutex
-  bool pieces = false;  // the node has answered, and not for the last time
+  uint32_t waits = 0;    // nodes before it that are not over; under the run's mutex
+  bool out = false;      // the node has it; under the run's mutex
+  bool skipped = false;  // nobody needs the node's outputs
+  bool pieces = false;   // the node has answered, and not for the last time
 };
 
 struct PipelineRun {
@@ -50,6 +52,8 @@ struct PipelineRun {
   base::Status answered(PipelineLeg& leg, const PipelineNode& node, msg::Event&& event);
   // The outputs that the Call asked for, once all legs are over. INVALID_ARGUMENT: a batch where one row is to be.
   base::Result<msg::Outputs> results(const PipelinePlan& plan);
+  // For the trace of a Call that has one: a leg's step is over. Under mutex.
+  void note_step(PipelineLeg& leg, const PipelineNode& node, base::Code code);
 
   msg::Call* parent = nullptr;
   size_t index = 0;  // among the pipeline's runs; under the pipeline's mutex
@@ -57,13 +61,14 @@ struct PipelineRun {
   std::deque<PipelineLeg> legs;  // per node; this and what follows: under mutex
   std::vector<msg::Tensor> slots;
   std::vector<uint32_t> readers;  // per slot, those that have not read it yet: the last one takes it
+  std::vector<bool> needed;       // per slot; of a Call that names outputs
   uint32_t out = 0;               // legs that nodes have, and threads that are about to send some
   base::Status failed;            // the first failure
   msg::Timeline way;              // what the Call's own times will be
 
  private:
+  void skip_unneeded(const PipelinePlan& plan);
   void note(const msg::Timeline& times);
-  void note_step(PipelineLeg& leg, const PipelineNode& node, base::Code code);
 };
 
 }  // namespace weir::sched

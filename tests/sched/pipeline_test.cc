@@ -101,6 +101,39 @@ TEST(Pipeline, AnOutputThatANodeLeavesOutIsAbsentBehindIt) {
   EXPECT_EQ(outputs_without_z({}, {"z", 3, false}), "node 'n1': its input 'z' is missing");
 }
 
+// x -> a -> y, a -> b -> z; `after`: b waits for the third node, c, without an input of its.
+std::vector<uint64_t> runs_for(std::vector<std::string> wanted, std::vector<uint32_t> after = {}) {
+  PipelinePlan plan;
+  plan.slots = 4;
+  plan.inputs = {{"x", 0}};
+  plan.nodes = {{"a", adder(1), {{"x", 0}}, {{"y", 1}}},
+                {"c", adder(1), {{"x", 0}}, {{"y", 3}}},
+                {"b", adder(1), {{"x", 1}}, {{"y", 2}}, std::move(after)}};
+  plan.outputs = {{"y", 1}, {"z", 2}, {"c", 3}};
+  const auto nodes = plan.nodes;
+  Lab lab(std::move(plan));
+  NamesKeeper keeper;
+  lab.send(0, [&](msg::Call& call) { call.sink = &keeper, call.outputs = wanted; });
+  std::string names;
+  for (const auto& name : wanted) names += name;
+  if (names.empty()) names = "yzc";
+  EXPECT_EQ(keeper.kept.get_future().get(), names);
+  lab.idle();
+  std::vector<uint64_t> runs;
+  for (const auto& node : nodes) runs.push_back(node.served->stats.inference_count.load());
+  return runs;
+}
+
+TEST(Pipeline, NodesThatNoOutputOfTheCallNeedsDoNotRun) {
+  using Runs = std::vector<uint64_t>;
+  EXPECT_EQ(runs_for({}), (Runs{1, 1, 1}));
+  EXPECT_EQ(runs_for({"y"}), (Runs{1, 0, 0}));
+  EXPECT_EQ(runs_for({"z"}), (Runs{1, 0, 1}));
+  EXPECT_EQ(runs_for({"c"}), (Runs{0, 1, 0}));
+  EXPECT_EQ(runs_for({"y", "z", "c"}), (Runs{1, 1, 1}));
+  EXPECT_EQ(runs_for({"y"}, {1}), (Runs{1, 1, 1}));
+}
+
 TEST(Pipeline, ANodeMayBeAPipeline) {
   auto inner = std::make_shared<bus::Served>();
   inner->spec = spec_of(8);
