@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "bus/catalog.h"
 #include "bus/stats.h"
@@ -19,6 +20,14 @@ class ResponseStats {
  public:
   static constexpr size_t kRows = 64;  // answers from there on are counted in the last row
   ResponseStat& at(size_t place) { return rows_[std::min(place, kRows - 1)]; }
+  // One answer, or a failure in its place.
+  void add(size_t place, base::Code code, uint64_t took_ns) {
+    ResponseStat& row = at(place);
+    if (code != base::Code::kOk) return (code == base::Code::kCancelled ? row.cancel : row.fail).add(took_ns);
+    row.compute_infer.add(took_ns);
+    row.compute_output.add(0);
+    row.success.add(took_ns);
+  }
   const std::array<ResponseStat, kRows>& rows() const { return rows_; }
 
  private:

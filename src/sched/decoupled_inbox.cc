@@ -220,12 +220,7 @@ void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
 
 // Counts one answer, or a failure in its place.
 void DecoupledInbox::count(const Inside& inside, const Status& status, Time now) {
-  bus::ResponseStat& row = responses_.at(inside.answered);
-  const uint64_t took = nanoseconds(now - inside.last);
-  if (!status.ok()) return (status.code == Code::kCancelled ? row.cancel : row.fail).add(took);
-  row.compute_infer.add(took);
-  row.compute_output.add(0);
-  row.success.add(took);
+  responses_.add(inside.answered, status.code, nanoseconds(now - inside.last));
 }
 
 // `last` is the last answer, which has been counted, or empty.

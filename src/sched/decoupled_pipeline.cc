@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/take_out.h"
 #include "bus/call_handle.h"
+#include "sched/decoupled_counts.h"
 #include "sched/decoupled_run.h"
 #include "sched/pipeline_cut.h"
 #include "sched/proxy_inbox.h"
@@ -26,19 +27,21 @@ using Run = DecoupledRun;
 constexpr uint32_t kBefore = Run::kBefore, kNode = Run::kNode, kAfter = Run::kAfter;
 constexpr uint32_t kAllReaders = UINT32_MAX;  // a slot's tensor is read again for each answer
 
-class DecoupledPipeline final : public ProxyInbox {
+class DecoupledPipeline final : public ProxyInbox, public bus::CountsResponses {
  public:
   DecoupledPipeline(CutPlan plan, bus::ModelStats& stats)
       : ProxyInbox(Receives::kDeferred),
         plan_(std::move(plan)),
         decoupled_behind_(decoupled_node(plan_.after).has_value()),
         stats_(stats),
+        counts_(stats),
         before_(make_pipeline(plan_.before, inner_stats_)),
         after_(make_pipeline(plan_.after, inner_stats_)) {}
   ~DecoupledPipeline() override { base::check(open_.empty(), "a pipeline outlives its Calls"); }
 
   void put(msg::Call* call) override;
   void poke() override;
+  const bus::ResponseStats& response_stats() const override { return counts_.responses(); }
 
  private:
   void post(std::vector<msg::Mail>& burst) override;
@@ -66,11 +69,12 @@ class DecoupledPipeline final : public ProxyInbox {
   void send_answer(Run& run, msg::Event&& event);
   void fail(Run& run, Status why);
   void land(Run& run);
-  void count(msg::Call& parent, const msg::Event& event);
+  void note(Run& run, Leg& leg, const msg::Event& event);
 
   const CutPlan plan_;
   const bool decoupled_behind_;
   bus::ModelStats& stats_;
+  DecoupledCounts counts_;
   bus::ModelStats inner_stats_;  // nobody reads them: the nodes count for themselves
   const std::unique_ptr<msg::Inbox> before_, after_;
 
@@ -99,6 +103,7 @@ Run& DecoupledPipeline::open(msg::Call* call) {
   Run& run = *made;
   run.parent = call;
   run.out = 1;
+  run.answered_at = call->times.queued;
   run.slots.resize(plan_.after.slots);
   run.readers.assign(plan_.after.slots, kAllReaders);
   for (uint32_t n = 0; n < run.legs.size(); ++n) run.legs[n].run = &run, run.legs[n].node = n;
@@ -176,13 +181,19 @@ void DecoupledPipeline::receive_end(Run& run, Leg& leg, msg::Event&& end) {
 }
 
 void DecoupledPipeline::take(Run& run, Leg& leg, msg::Event&& event) {
+  if (event.last()) note(run, leg, event);
   if (leg.node == kBefore) return begin_node(run, std::move(event));
   if (leg.node == kAfter && !event.last()) return pass_piece(run, leg, std::move(event));
-  if (leg.node == kNode)
-    keep_answer(run, std::move(event));
-  else
-    pass_on(run, std::move(event));
+  leg.node == kNode ? keep_answer(run, std::move(event)) : pass_on(run, std::move(event));
   advance(run);
+}
+
+// A leg is over.
+void DecoupledPipeline::note(Run& run, Leg& leg, const msg::Event& event) {
+  const auto* failed = std::get_if<msg::Failed>(&event.what);
+  std::lock_guard lock(run.mutex);
+  if (leg.node != kNode) return run.note_nodes(leg);
+  run.note_step(leg, plan_.node, failed ? failed->status.code : Code::kOk);
 }
 
 void DecoupledPipeline::begin_node(Run& run, msg::Event&& event) {
@@ -317,6 +328,7 @@ Status DecoupledPipeline::begin_after(Run& run, msg::Outputs&& answer) {
 void DecoupledPipeline::send_answer(Run& run, msg::Event&& event) {
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) outputs->final = false;
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) failed->final = false;
+  counts_.answer(run, event);
   run.parent->credit.fetch_sub(1, std::memory_order_acq_rel);
   bus::post_one(run.parent, std::move(event));
 }
@@ -367,24 +379,13 @@ void DecoupledPipeline::land(Run& run) {
   parent->times.started = parent->times.computing = std::min(run.legs[kNode].times.started, base::steady_now());
   parent->times.computed = parent->times.finished = base::steady_now();
   parent->times.batch_rows = 1;
-  count(*parent, event);
+  counts_.end(run, event);
   {
     std::lock_guard lock(mutex_);
     (void)base::take_out(open_, run, &Run::place);
     stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
   }
   bus::post_one(parent, std::move(event));  // the Call is its home's from here on, and this may be gone
-}
-
-void DecoupledPipeline::count(msg::Call& parent, const msg::Event& event) {
-  const auto& t = parent.times;
-  const auto ns = [](base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); };
-  if (auto* failed = std::get_if<msg::Failed>(&event.what))
-    return stats_.add_failure(failed->status.code, ns(t.finished - t.queued));
-  stats_.ran({.at_ms = base::unix_ms(),
-              .whole_ns = ns(t.finished - t.queued),
-              .queue_ns = ns(t.started - t.queued),
-              .infer_ns = ns(t.finished - t.started)});
 }
 
 }  // namespace

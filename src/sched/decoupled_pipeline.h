@@ -5,7 +5,8 @@
 //
 // The node is asked for its next answer once the one before is on its way to the Call, and the Call has credit for
 // it. So at most one answer of a Call is inside. The first failure of any node ends the Call, but for an error in the
-// place of one answer, which goes on to a Call that takes errors. No steps are written for the request's trace.
+// place of one answer, which goes on to a Call that takes errors. The trace has
+// a step for the node, which ends with its last answer, and those of the nodes behind it for each answer.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,9 @@
 #include "sched/decoupled_run.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "base/attempt.h"
 
 namespace weir::sched {
 
@@ -37,6 +40,20 @@ std::optional<msg::Event> DecoupledRun::received(PipelineLeg& leg) {
 void DecoupledRun::begin_asking(uint32_t leg) {
   asked[leg] = parent->credit.load(std::memory_order_acquire) > 0;
   legs[leg].credit.store(asked[leg] ? 1 : 0, std::memory_order_release);
+}
+
+void DecoupledRun::note_nodes(PipelineLeg& leg) {
+  if (!parent->steps || !leg.steps) return;
+  auto& steps = *parent->steps;
+  auto& more = leg.steps->all;
+  const size_t at = steps.all.size();
+  size_t room = std::min(more.size(), msg::PipelineSteps::kMost - at);
+  if (!base::attempt("a span", [&] { steps.all.reserve(at + room); }).ok()) room = 0;
+  steps.left_out += leg.steps->left_out + uint32_t(more.size() - room);
+  for (size_t i = 0; i < room; ++i) {
+    if (more[i].parent != msg::StepTimes::kNone) more[i].parent += uint32_t(at);
+    steps.all.push_back(std::move(more[i]));
+  }
 }
 
 bool DecoupledRun::ask(uint32_t leg) {

@@ -36,6 +36,8 @@ struct DecoupledRun : PipelineRun {
   // next one of a leg that is: whether it has got it.
   void begin_asking(uint32_t leg);
   bool ask(uint32_t leg);
+  // For the trace, as note_step(): the nodes of a leg have run, once more where they are behind the node. Under mutex.
+  void note_nodes(PipelineLeg& leg);
   bool ask_node() { return !node_over && !after_out && answers.empty() && ask(kNode); }
 
   size_t place = 0;                  // under the pipeline's mutex; what follows: under the run's
@@ -44,6 +46,8 @@ struct DecoupledRun : PipelineRun {
   bool after_out = false;            // an answer is behind the node, or on its way to the Call
   bool node_over = false;
   std::optional<msg::Outputs> last{};  // the answer with which the Call ends
+  base::Time answered_at{};            // the last answer, or the beginning
+  uint32_t answered = 0;               // answers that the Call has got
 
  private:
   uint32_t coming_[3] = {};  // answers of legs that have been announced and not received

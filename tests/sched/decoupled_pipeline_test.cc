@@ -1,5 +1,6 @@
 #include "sched/decoupled_pipeline.h"
 
+#include "bus/response_stats.h"
 #include "pipeline_lab.h"
 #include "sched/deadline_timer.h"
 #include "sched/decoupled_inbox.h"
@@ -198,6 +199,78 @@ TEST(DecoupledPipeline, ManyCallsGoBesideEachOther) {
   for (auto& one : words) EXPECT_EQ(one.to_the_end().size(), 51u);
   lab.idle();
   EXPECT_EQ(lab.served->stats.success.count, 20u);
+}
+
+// Keeps what the pipeline has written of its steps, when the Call ends.
+struct StepsReader final : msg::Sink {
+  std::promise<msg::PipelineSteps> read;
+  void on(msg::Call& call, msg::Event&& event) override {
+    if (event.last()) read.set_value(std::move(*call.steps));
+  }
+};
+
+msg::PipelineSteps traced(PipelinePlan plan, float value) {
+  Lab lab(std::move(plan));
+  StepsReader reader;
+  lab.send(value, [&](msg::Call& call) {
+    call.sink = &reader;
+    call.steps = std::make_unique<msg::PipelineSteps>();
+  });
+  auto steps = reader.read.get_future().get();
+  lab.idle();
+  return steps;
+}
+
+std::vector<std::string> names_of(const msg::PipelineSteps& steps) {
+  std::vector<std::string> names;
+  for (const auto& step : steps.all)
+    names.push_back((step.parent == msg::StepTimes::kNone ? "" : steps.all.at(step.parent).name + "/") + step.name);
+  return names;
+}
+
+TEST(DecoupledPipeline, ATraceHasAStepForEachRunOfANode) {
+  auto steps = traced(chain({adder(1), countdown(), doubler()}), 1);
+  EXPECT_EQ(steps.all.size(), 4u);
+  auto names = names_of(steps);
+  EXPECT_EQ(names.at(0), "n0");
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (Heard{"n0", "n1", "n2", "n2"}));
+  steps = traced(chain({countdown(2), doubler()}), 3);
+  ASSERT_FALSE(steps.all.empty());
+  for (const auto& step : steps.all) EXPECT_EQ(step.code, step.name == "n0" ? Code::kNotFound : Code::kOk);
+}
+
+TEST(DecoupledPipeline, StepsInsideOfStepsKnowTheirParents) {
+  auto inner = std::make_shared<bus::Served>();
+  inner->spec = spec_of(8);
+  inner->inbox = make_pipeline(chain({adder(1), adder(1)}), inner->stats);
+  auto names = names_of(traced(chain({countdown(), inner}), 2));
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (Heard{"n0", "n1", "n1", "n1/n0", "n1/n0", "n1/n1", "n1/n1"}));
+}
+
+TEST(DecoupledPipeline, ATraceOfManyAnswersEndsSomewhere) {
+  const auto steps = traced(chain({countdown(), adder(1)}), 1000);
+  EXPECT_EQ(steps.all.size(), msg::PipelineSteps::kMost);
+  EXPECT_EQ(steps.all.size() + steps.left_out, 1001u);
+}
+
+TEST(DecoupledPipeline, EachAnswerCountsByItsPlace) {
+  Lab lab(chain({countdown(2), doubler()}));
+  for (float value : {1, 1, 0, 3}) {
+    Words words;
+    lab.send(value, [&](msg::Call& call) { call.sink = &words; });
+    (void)words.to_the_end();
+  }
+  lab.idle();
+  const auto* counted = bus::response_stats(*lab.served);
+  ASSERT_TRUE(counted);
+  const auto& rows = counted->rows();
+  EXPECT_EQ(rows[0].success.count, 3u);  // 1, 1 and 3
+  EXPECT_EQ(rows[0].empty.count, 1u);    // 0
+  EXPECT_EQ(rows[1].fail.count, 1u);     // behind 3
+  EXPECT_EQ(rows[1].success.count, 0u);
+  EXPECT_LE(rows[1].empty.count, 2u);  // an end comes with the answer, or behind it
 }
 
 // x -> a -> b, x -> c; the outputs are those of b and c.
