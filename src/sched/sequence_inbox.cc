@@ -98,7 +98,7 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
   Status cancelled() const;
   Status timed_out() const;
   void on_deadline() override;
-  void set_timer();
+  void tell_changes();
   base::Time leaves_at(const msg::Call& call) const {
     const auto& policy = msg::queue_policy(sequences_->queue, msg::level_of(*whole_, call.priority));
     return msg::leaves_at(policy, call.queue_timeout, call.times.queued);
@@ -114,6 +114,7 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
   std::mutex mutex_;                  // over all that follows but the Inbox
   SequenceBatcher batcher_;
   std::unordered_map<const msg::Call*, Inside> inside_;  // by address, which no client chooses
+  int64_t waiting_ = 0;                                  // Calls that wait, as the metrics have it
   base::Time waiting_until_ = base::kNever;              // when the first of the Calls that wait leaves, or sooner
   std::vector<std::unique_ptr<msg::Inbox>> inner_;       // by the instance that a sequence is bound to
 };
@@ -199,7 +200,7 @@ Status SequenceInbox::accept(msg::Call& call, SequencePosition&& position, Runs&
   // A call that runs now may be another one, which has got the slot of a sequence that has expired.
   if (status.ok() && std::none_of(runs.begin(), runs.end(), [&](const auto& run) { return run.request.call == &call; }))
     waiting_until_ = std::min(waiting_until_, leaves_at(call));
-  set_timer();
+  tell_changes();
   return status;
 }
 
@@ -280,7 +281,7 @@ void SequenceInbox::receive(msg::Mail&& mail, bus::MailBursts& out) {
     const base::Time now = deadline_timer_->now();
     if (batcher_.finish(sequence, aborts ? Finish::kAborts : Finish::kAnswered, now, dropped)) waiting_until_ = now;
     take_ready(runs);
-    set_timer();
+    tell_changes();
   }
   refuse_dropped(dropped, why, out);
   for (const auto& run : runs) start(run);
@@ -322,7 +323,7 @@ void SequenceInbox::drop(Status (SequenceInbox::*why)() const, Drop&& drop) {
       std::lock_guard lock(mutex_);
       if (batcher_.waiting() > 0) (void)base::attempt("sequences", [&] { drop(dropped); });
       take_ready(runs);
-      set_timer();
+      tell_changes();
     }
     for (const auto& run : runs) start(run);
     if (!dropped.empty()) refuse_dropped(dropped, (this->*why)(), out);
@@ -354,8 +355,10 @@ void SequenceInbox::on_deadline() {
   drop(&SequenceInbox::timed_out, [&](auto& dropped) { batcher_.time_out(late, now, dropped); });
 }
 
-// Under mutex_.
-void SequenceInbox::set_timer() {
+// Under mutex_, after each change: for the metrics, and for when there is something to do.
+void SequenceInbox::tell_changes() {
+  const auto waiting = int64_t(batcher_.waiting());
+  stats_.held.fetch_add(waiting - std::exchange(waiting_, waiting), std::memory_order_relaxed);
   const base::Time when = std::min(batcher_.expires_at(), waiting_until_);
   if (when != base::kNever) deadline_timer_->set(*this, when);
 }

@@ -101,6 +101,21 @@ struct SequenceInboxTest : testing::Test {
   std::unique_ptr<msg::Inbox> inbox;
 };
 
+TEST_F(SequenceInboxTest, CallsThatWaitForTheirSequenceOrForASlotAreCounted) {
+  put(1, 1, true);
+  EXPECT_EQ(stats.waiting(), 0u);
+  put(1, 1), put(1, 1);
+  put(2, 1, true), put(3, 1, true);
+  msg::Call& last = put(3, 1);
+  const uint64_t waited = stats.waiting();
+  EXPECT_GE(waited, 3u);
+  last.cancelled = true;
+  inbox->poke();
+  EXPECT_LT(stats.waiting(), waited);
+  while (!adder->held.empty()) adder->answer();
+  EXPECT_EQ(stats.waiting(), 0u);
+}
+
 TEST_F(SequenceInboxTest, TheStateOfARequestIsTheInputOfTheNext) {
   auto &first = put(7, 3, true), &second = put(7, 4), &third = put(7, 5, false, true);
   EXPECT_EQ(adder->held.size(), 1u) << "one of a sequence at a time";
