@@ -1,7 +1,9 @@
 """A model made of models, from every protocol: digits behind identity, as model.yaml and as Triton's ensemble."""
 
+import concurrent.futures
 import json
 import pathlib
+import re
 import shutil
 import signal
 import tempfile
@@ -49,6 +51,8 @@ ensemble_scheduling {
 
 
 class Branches(harness.Case):
+    serve = ('--metrics-compat', 'triton')
+
     @classmethod
     def setUpClass(cls):
         cls.repository = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
@@ -67,6 +71,22 @@ class Branches(harness.Case):
         """When the last batch of a model began and ended, in microseconds of the server's clock."""
         batch = curl(self.server.url(f'/grps/v1/monitor/batches?model={model}')).json()['batches'][-1]
         return batch['start'], batch['start'] + sum(batch[step] for step in ('gather', 'up', 'compute', 'down', 'answer'))
+
+    def pending(self):
+        text = curl(self.server.url('/metrics')).body.decode()
+        return {model: int(re.search(r'^nv_inference_pending_request_count{model="%s",version="1"} (\d+)$' % model, text, re.M)[1])
+                for model in ('fork', 'left', 'right')}
+
+    def test_requests_that_wait_are_pending_in_the_step_where_they_wait(self):
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            answers = [pool.submit(self.infer) for _ in range(3)]
+            until = time.monotonic() + harness.PATIENCE
+            while (waiting := self.pending())['left'] == 0 and time.monotonic() < until:
+                time.sleep(0.02)
+            self.assertGreater(waiting['left'], 0)
+            self.assertEqual(0, waiting['fork'])
+            self.assertEqual([200] * 3, [answer.result().status for answer in answers])
+        self.assertEqual({'fork': 0, 'left': 0, 'right': 0}, self.pending())
 
     def test_independent_steps_run_at_the_same_time_and_the_last_one_after_both(self):
         answer = self.infer()

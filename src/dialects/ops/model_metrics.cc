@@ -104,8 +104,6 @@ constexpr Family kTriton[] = {
      [](const ModelStats& s) { return s.inference_count.load(); }},
     {"nv_inference_exec_count", "counter", "Number of model executions performed.", "",
      [](const ModelStats& s) { return s.execution_count.load(); }},
-    {"nv_inference_pending_request_count", "gauge", "Requests awaiting execution.", "",
-     [](const ModelStats& s) { return s.waiting(); }},
     {"nv_inference_request_duration_us", "counter", "Cumulative request duration.", "",
      [](const ModelStats& s) { return s.success.ns.load() / 1000; }},
     {"nv_inference_queue_duration_us", "counter", "Cumulative queuing duration.", "",
@@ -162,6 +160,14 @@ void append(std::string& out, const std::vector<Row>& rows, const Family (&famil
     if (!f.type.empty()) head(out, f.name, f.type, f.help);
     for (const auto& row : rows) write(out, f.name, row.labels + std::string(f.label), f.count(*row.stats));
   }
+}
+
+// Requests to an ensemble wait in its steps, and count there: what a scaler sums up is to have them once.
+void append_pending(std::string& out, const std::vector<Row>& rows) {
+  constexpr std::string_view kName = "nv_inference_pending_request_count";
+  head(out, kName, "gauge", "Requests awaiting execution.");
+  for (const auto& row : rows)
+    line(out, kName, row.labels, row.served->spec.configured.steps.empty() ? row.stats->waiting() : 0);
 }
 
 // Rows per batch, as a histogram with a bucket per power of two.
@@ -240,6 +246,7 @@ void append_models(std::string& out, const bus::Catalog& catalog) {
 void append_triton(std::string& out, const bus::Catalog& catalog) {
   const auto all = rows(catalog);
   append(out, all, kTriton, line);
+  append_pending(out, all);
   append_caches(out, all, kTritonsCaches);
 }
 
