@@ -20,6 +20,7 @@ ASKED = {  # what the journal is asked for, by who waits
     'batch': ('POST', '/v1/batches', json.dumps({'input_file_id': 'f', 'endpoint': '/v1/completions', 'completion_window': '24h'}), JSON),
     'job': ('POST', '/v2/models/identity/infer', INFER, {**JSON, 'Prefer': 'respond-async'}),
 }
+BACKGROUND = ('POST', '/v1/responses', json.dumps({'model': 'chat', 'input': 'hi', 'background': True}), JSON)
 READ = {
     'files': ('GET', '/v1/files'), 'batches': ('GET', '/v1/batches'), 'response': ('GET', '/v1/responses/resp_none'), 'a job': ('GET', '/v2/jobs/job_none'),
 }
@@ -51,7 +52,7 @@ class Case(unittest.TestCase):
 
     def in_background(self, server, most):
         begun = time.monotonic()
-        status, _, raw = request(server, 'POST', '/v1/responses', json.dumps({'model': 'chat', 'input': 'hi', 'background': True}), JSON)
+        status, _, raw = request(server, *BACKGROUND)
         self.assertEqual(200, status, raw)
         self.assertLess(time.monotonic() - begun, most)
         return json.loads(raw)['id']
@@ -99,9 +100,9 @@ class Disk(Case):
         stands.touch()
         try:
             self.refused(self.beside_others(server, {**ASKED, **READ}), 'jobs.path')
-            made = self.in_background(server, 5)
+            made = self.in_background(server, PATIENCE + 5)  # it is over by then, so that its client has it
             self.completed(server, made)
-            self.assertEqual(1, len(server.logged('the journal is late', 'jobs.path')))
+            self.assertIn(len(server.logged('the journal is late', 'jobs.path')), (1, 2), 'one in ten seconds')
         finally:
             stands.unlink()
         self.completed(server, self.in_background(server, 5))
@@ -128,13 +129,10 @@ class Nats(Case):
     def test_one_that_never_answers_holds_nobody(self):
         server = harness.Server('--cluster-nats', SilentNats().url, '--jobs-path', folder(), '--shards', '1')
         self.addCleanup(server.kill)
-        made = self.in_background(server, PATIENCE + 5)
-        self.refused(self.beside_others(server, {name: ASKED[name] for name in ('upload', 'job')}), 'NATS')
+        self.refused(self.beside_others(server, {**{name: ASKED[name] for name in ('upload', 'job')}, 'background': BACKGROUND}), 'NATS')
         read = self.beside_others(server, {name: READ[name] for name in ('files', 'batches', 'a job')})
         self.assertEqual([200, 200, 404], [read[name][0] for name in ('files', 'batches', 'a job')], read)
         self.assertLess(max(one[3] for one in read.values()), PATIENCE + 5)
-        status, _, raw = request(server, 'GET', f'/v1/responses/{made}')
-        self.assertIn(status, (200, 503), raw)
         self.assertEqual(0, server.stop(), server.output()[-2000:])
 
 

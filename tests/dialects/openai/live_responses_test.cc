@@ -139,51 +139,18 @@ TEST_F(LiveResponse, IsTheClientsOnceTheJournalHasIt) {
   EXPECT_EQ(json(x)["status"], "queued");
 }
 
-TEST_F(LiveResponse, IsTheClientsWhereTheLogIsAway) {
-  (void)on_journal([&](Storage&) { log.away = true; });
-  const std::string id = begin_one();
-  settle();
-  EXPECT_EQ(json(get(*a, id))["status"], "in_progress");
-  (void)on_journal([&](Storage&) { log.away = false; });
-  EXPECT_TRUE(comes([&] { return get(*b, id)->response.status == 200; })) << "it is known once the log is back";
-}
-
-TEST_F(LiveResponse, LeavesNothingThatWaitsForTheLogWhereItIsOver) {
-  (void)on_journal([&](Storage&) { log.away = true; });
-  const std::string id = begin_one();
-  settle();
-  std::weak_ptr<void> record = a->background.run(id)->record;
-  EXPECT_FALSE(record.expired());
-  scripted().end();
-  settle();
-  (void)on_journal([](Storage&) {});
-  EXPECT_TRUE(record.expired());
-  (void)on_journal([&](Storage&) { log.away = false; });
-}
-
-TEST_F(LiveResponse, KeepsItsRecordUntilTheJournalHasItAlone) {
-  (void)on_journal([&](Storage&) { log.away = true; });
-  const std::string id = begin_one();
-  settle();
-  std::weak_ptr<void> record = a->background.run(id)->record;
-  EXPECT_FALSE(record.expired());
-  (void)on_journal([&](Storage&) { log.away = false; });
-  EXPECT_TRUE(comes([&] { return get(*b, id)->response.status == 200; }));
-  EXPECT_TRUE(comes([&] { return record.expired(); })) << "it is written";
-  EXPECT_TRUE(a->background.goes_on(id));
-}
-
-TEST_F(LiveResponse, IsWrittenOnceAndEndedWhereNobodyKnewWhetherItWasWritten) {
-  for (int lost : {1, 2}) {
-    size_t before = 0;
-    (void)on_journal([&](Storage&) { log.lose_acks = lost, before = log.entries.size(); });
-    (void)ask();
-    (void)on_journal([&](Storage&) { EXPECT_EQ(log.entries.size(), before + 1); });
-    scripted().emit("ab");
-    scripted().end();
+// Where its process died, nobody would know of it.
+TEST_F(LiveResponse, IsRefusedWhereTheLogIsAway) {
+  for (const char* stream : {"false", "true"}) {
+    (void)on_journal([&](Storage&) { log.away = true; });
+    const std::string body = R"({"model":"m","input":"hi","background":true,"stream":)" + std::string(stream) + "}";
+    Opened x = open(*a, "POST", "/v1/responses", body);
+    EXPECT_EQ(x->response.status, 503) << x->sent;
+    EXPECT_TRUE(x->response.fields.has("retry-after") || x->extra_fields().has("retry-after"));
     settle();
-    models.finish_all();
-    inbox().held.clear();
+    settle();
+    (void)on_journal([&](Storage&) { log.away = false; });
+    EXPECT_EQ(a->stored.size(), 0u);
     size_t batches = 1;
     (void)on_journal(
         [&](Storage& s) { batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
@@ -191,13 +158,44 @@ TEST_F(LiveResponse, IsWrittenOnceAndEndedWhereNobodyKnewWhetherItWasWritten) {
   }
 }
 
-// Its record is written when the log has begun, if it still goes on.
-TEST_F(LiveResponse, IsTheClientsAtOnceWhereTheLogHasNotBegun) {
+TEST_F(LiveResponse, KeepsItsRecordUntilTheJournalHasIt) {
+  const std::string id = ask();
+  EXPECT_TRUE(a->background.goes_on(id));
+  EXPECT_EQ(a->background.run(id)->record, nullptr);
+}
+
+// One word of it may be lost: it is asked for again.
+TEST_F(LiveResponse, LeavesNothingWhereNobodyKnewWhetherItWasWritten) {
+  for (int lost : {1, 2}) {
+    (void)on_journal([&](Storage&) { log.lose_acks = lost; });
+    Opened x = open(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})");
+    EXPECT_EQ(x->response.status, lost == 1 ? 200 : 503) << x->sent;
+    settle();
+    if (lost == 1) {
+      scripted().emit("ab");
+      scripted().end();
+      settle();
+    } else if (!inbox().held.empty()) {
+      make_until_cancelled();
+    }
+    EXPECT_TRUE(comes([&] {
+      size_t batches = 1;
+      (void)on_journal([&](Storage& s) {
+        batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size();
+      });
+      return batches == 0;
+    })) << lost;
+    models.finish_all();
+    inbox().held.clear();
+  }
+}
+
+TEST_F(LiveResponse, IsTheClientsWhenTheLogHasBegun) {
   (void)on_journal([&](Storage&) { log.make_anew(); });
   auto x = begin(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})");
   while (!x->ended && a->posted.do_next()) continue;
   EXPECT_EQ(json(x)["status"], "queued");
-  (void)on_journal([&](Storage&) { EXPECT_TRUE(log.entries.empty()); });
+  (void)on_journal([&](Storage&) { EXPECT_FALSE(log.entries.empty()); });
 }
 
 TEST_F(LiveResponse, IsFollowedElsewhereByAQuarterOfAllStreamsForEachTenant) {

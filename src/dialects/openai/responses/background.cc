@@ -207,7 +207,7 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   if (!error.ok()) return respond(exchange, error);
   const std::string id = "resp_" + random_id(state.bus, kIdDigits);
   BackgroundResponses::Run run;
-  run.tenant = marshal::tenant_of(exchange.request());
+  const uint64_t tenant = run.tenant = marshal::tenant_of(exchange.request());
   if (state.options.records) run.owner = marshal::name_of_tenant(exchange.request());
   std::string queued = head_of_response(state, id, name_in_answer(request.model, served->spec.name));
   run.head = queued.size();
@@ -231,11 +231,14 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
                                                     "no response begins in the background now; try again later")));
   }
   state.options.background->set_stop(id, std::move(stop));
-  // Where this process dies as soon as the client knows the id, the journal has it.
-  const auto tell = [&state, &exchange, id, begun = base::Bytes::adopt(std::move(queued)), stream = request.stream] {
+  // Where this process dies as soon as the client knows the id, the journal has it, or the response is over.
+  const auto tell = [&state, &exchange, id, tenant, begun = base::Bytes::adopt(std::move(queued)),
+                     stream = request.stream](const base::Status& written) {
+    if (!written.ok() && state.options.background->stop(tenant, id, BackgroundResponses::Ending::kForgotten))
+      return respond(exchange, refuse(written));
     stream ? replay(state, exchange, id, -1) : respond_json(exchange, begun);
   };
-  live ? begin_live(state, exchange, *std::move(live), tell) : tell();
+  live ? begin_live(state, exchange, *std::move(live), tell) : tell({});
 }
 
 std::string token_field(const std::string& id) { return std::string(kTokenField) + ": " + token_of(id) + '\n'; }

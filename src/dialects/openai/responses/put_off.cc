@@ -22,7 +22,6 @@ constexpr std::string_view kLive = "live", kPutOff = "queued", kOver = "over", k
                            kExpired = "expired", kDeleted = "deleted";
 constexpr std::string_view kUnderWay[] = {kLive, kPutOff}, kEnded[] = {kOver, kCancelled, kExpired, kDeleted};
 constexpr size_t kMostAtOnce = 16;
-constexpr base::Duration kRecordPatience = std::chrono::seconds(2);  // for the record of one that has begun
 constexpr const char* kFields = "content-type: application/json\n";  // of the job: a token is its process's own
 
 using FoundBatch = std::optional<Batch>;
@@ -230,9 +229,9 @@ jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const
   return out;
 }
 
-void begin_live(OpenAiState& state, Exchange& exchange, jobs::Job job, std::function<void()> then) {
+void begin_live(OpenAiState& state, Exchange& exchange, jobs::Job job, std::function<void(const Status&)> then) {
   jobs::ShardJobs* journal = journal_of(state);
-  if (!journal) return then();
+  if (!journal) return then({});
   BackgroundResponses& all = *state.options.background;
   const std::string id = job.id.batch;
   job.fields = kFields;
@@ -255,8 +254,11 @@ void begin_live(OpenAiState& state, Exchange& exchange, jobs::Job job, std::func
         if (!written.ok()) return written;
         return true;
       },
-      [then = std::move(then)](Exchange&, const Result<bool>&) { then(); },
-      [id, runs = &all](bool) { runs->set_record(id, nullptr); }, {kRecordPatience, jobs::Patience::Late::kDone});
+      [then = std::move(then)](Exchange&, const Result<bool>& written) {
+        const bool settled = written || written.error().code == base::Code::kResourceExhausted;
+        then(settled ? Status() : written.error());
+      },
+      [id, runs = &all](bool) { runs->set_record(id, nullptr); });
 }
 
 // Told, not asked: where the log is away, it waits.

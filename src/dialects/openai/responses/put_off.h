@@ -34,11 +34,12 @@ jobs::ShardJobs* journal_of(const OpenAiState& state);
 jobs::ShardJobs::PutOff put_off(OpenAiState& state, const std::string& id, const jobs::Requester& requester);
 // The response of the job's batch is made here from now on. Without a body nobody else can make it: then it fails where
 // this process dies. So does one that the journal, its tenant (jobs.tenant_disk) or the memory has no room for.
-// `then` is called once, now or later, unless the exchange ends before: it is written for good, or will not be; or that
-// takes long: the disk stands, or the cluster's log is away, or has not begun. Then it is written when it can be, if it
-// still goes on. Later the exchange has another ExchangeListener; the record's memory is charged until it is written or
-// the response is over.
-void begin_live(OpenAiState& state, wire::Exchange& exchange, jobs::Job job, std::function<void()> then);
+// `then` is called once, now or later, unless the exchange ends before: it is written for good, or there is no room for
+// it. Errors: it is not, for the disk stands, or the cluster's log is away; one that has not begun is waited for. Later
+// the exchange has another ExchangeListener; the record's memory is charged until it is written or the response is
+// over.
+void begin_live(OpenAiState& state, wire::Exchange& exchange, jobs::Job job,
+                std::function<void(const base::Status&)> then);
 // It is over.
 struct LiveEnd {
   std::string id, owner;
