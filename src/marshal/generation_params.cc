@@ -19,7 +19,8 @@ ParamError outside(uint32_t id, const msg::TextSpec& spec, std::string_view para
 }
 
 ParamError too_long(std::string text, const msg::TextSpec& spec, std::string_view param) {
-  text += " of the model's context of " + std::to_string(spec.max_length);
+  // OpenAI's and vLLM's words: agents and proxies look for them, and make room.
+  text += ", and this model's maximum context length is " + std::to_string(spec.max_length) + " tokens";
   return {base::failure(base::Code::kOutOfRange, std::move(text)), param};
 }
 

@@ -181,8 +181,8 @@ TEST(GenerationParams, ALimitIsNamedAsTheClientWroteIt) {
   ASSERT_TRUE(read_json(Protocol::kTriton, "max_new_tokens", "9", params).ok());
   auto error = apply_length(params, spec, 4, generation);
   EXPECT_EQ(error.param, "max_new_tokens");
-  EXPECT_EQ(error.status.text,
-            "max_new_tokens must be <= 8, not 9: the prompt has 2 tokens of the model's context of 10");
+  const std::string why = "the prompt has 2 tokens, and this model's maximum context length is 10 tokens";
+  EXPECT_EQ(error.status.text, "max_new_tokens must be <= 8, not 9: " + why);
   params.max_tokens = 3, params.min_tokens = 4;
   apply(params, generation);
   EXPECT_EQ(apply_length(params, spec, 4, generation).status.text, "min_tokens must be <= max_new_tokens, 3, not 4");

@@ -259,8 +259,8 @@ ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids) {
       return refuse("input", "input: token id " + std::to_string(id) + " is not in the vocabulary");
   if (ids.size() <= spec.max_length) return {};
   return {base::failure(base::Code::kOutOfRange, "input: " + std::to_string(ids.size()) +
-                                                     " tokens do not fit the model's context of " +
-                                                     std::to_string(spec.max_length)),
+                                                     " tokens do not fit: this model's maximum context length is " +
+                                                     std::to_string(spec.max_length) + " tokens"),
           "input",
           {}};
 }

@@ -11,7 +11,7 @@ namespace {
 
 ApiError too_long(const msg::TextSpec& spec, std::string_view param, std::string what) {
   return {base::failure(base::Code::kOutOfRange, std::string(param) + ": " + std::move(what) +
-                                                     " do not fit the model's context of " +
+                                                     " do not fit: this model's maximum context length is " +
                                                      std::to_string(spec.max_length) + " tokens"),
           std::string(param),
           {}};
