@@ -40,7 +40,9 @@ constexpr std::array<Harmless, 19> kHarmless{{{"user", JsonCursor::Kind::kString
                                               {"id_slot", JsonCursor::Kind::kNumber},
                                               {"kv_transfer_params", JsonCursor::Kind::kObject}}};
 
-// Known to clients, not offered here. `neutral`: a value that asks for nothing, beside null, false, "", [] and {}.
+// Known to clients, not offered here. `neutral`: a value that asks for nothing, beside null, false, "", [] and {}; or
+// kEvenEmpty, where {} asks for the thing with its defaults.
+constexpr std::string_view kEvenEmpty = "null";
 struct Unoffered {
   std::string_view name, neutral, why;
 };
@@ -49,7 +51,7 @@ constexpr std::array<Unoffered, 25> kUnoffered{{
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
     {"moderation", "", "not offered"},
-    {"web_search_options", "", "not offered"},
+    {"web_search_options", kEvenEmpty, "not offered"},
     {"use_beam_search", "", "beam search is not offered"},
     {"length_penalty", "1.0", "beam search is not offered"},
     {"early_stopping", "", "beam search is not offered"},
@@ -176,6 +178,7 @@ std::optional<std::string> why_refused(std::string_view member, std::string_view
   const bool nothing = value.size() <= 64 && asks_nothing(text);
   for (const Unoffered& u : kUnoffered) {
     if (u.name != member) continue;
+    if (u.neutral == kEvenEmpty) return text == kEvenEmpty ? std::nullopt : std::optional(std::string(u.why));
     if (nothing || (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral))) return std::nullopt;
     return std::string(u.why);
   }

@@ -155,6 +155,7 @@ TEST_F(OpenaiRequests, WhatWouldChangeTheAnswerIsRefusedByName) {
     EXPECT_EQ(chat_with(name, 5), name) << "it has another type";
   }
   EXPECT_EQ(chat_with("metadata", {{"a", 1}}), "metadata");
+  EXPECT_EQ(chat_with("web_search_options", Json::object()), "web_search_options") << "it asks for a search";
   auto x = complete({{"temprature", 1}});
   EXPECT_EQ(message(x), "temprature: no such parameter; did you mean temperature?");
 }
