@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/encoding.h"
 #include "marshal/generation_params.h"
 #include "marshal/json_tensor.h"
 #include "marshal/structured_params.h"
@@ -80,7 +81,7 @@ bool JsonParam::read(GenerationParams::Bias& out) const {
     uint32_t id = 0;
     auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || key.empty())
-      return reader.refuse(name, "a key is no token id");
+      return reader.refuse(name, "the key '" + std::string(base::cut_text(key, 64)) + "' is no token id");
     std::optional<float> bias;
     if (!reader.real(name, row.least, row.most, bias)) return false;
     if (!bias) return true;

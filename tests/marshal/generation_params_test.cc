@@ -315,7 +315,7 @@ TEST(GenerationParams, BiasesAreBoundedAndEachTokenHasOne) {
             "logit_bias: at most 1024 tokens");
   EXPECT_EQ(read_json(Protocol::kOpenAi, "logit_bias", R"({"7":1,"7":2})", params).text, "logit_bias: token 7 twice");
   for (auto bad : {R"({"":1})", R"({"1x":1})", R"({" 1":1})", R"({"1.0":1})"})
-    EXPECT_EQ(read_json(Protocol::kOpenAi, "logit_bias", bad, params).text, "logit_bias: a key is no token id") << bad;
+    EXPECT_EQ(read_json(Protocol::kOpenAi, "logit_bias", bad, params).text.substr(0, 21), "logit_bias: the key '");
   EXPECT_TRUE(read_json(Protocol::kOpenAi, "logit_bias", R"({"1":null,"2":3})", params).ok());
   EXPECT_EQ(params.logit_bias, (GenerationParams::Bias{{2, 3.F}})) << "the last object counts";
 }

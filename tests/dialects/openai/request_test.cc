@@ -156,6 +156,7 @@ TEST_F(OpenaiRequests, WhatWouldChangeTheAnswerIsRefusedByName) {
   }
   EXPECT_EQ(chat_with("metadata", {{"a", 1}}), "metadata");
   EXPECT_EQ(chat_with("web_search_options", Json::object()), "web_search_options") << "it asks for a search";
+  EXPECT_EQ(message(complete({{"logit_bias", {{"curl", 1}}}})), "logit_bias: the key 'curl' is no token id");
   auto x = complete({{"temprature", 1}});
   EXPECT_EQ(message(x), "temprature: no such parameter; did you mean temperature?");
 }
