@@ -181,6 +181,8 @@ void show_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
 // A model that is served is there already.
 void pull_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
   auto [served, error] = find_model(state, exchange, asked.model, bus::Needs::kAnything);
+  if (error.status.code == base::Code::kNotFound)
+    error.status.text += "; models are not pulled: they are put into the repository's folder";
   if (!error.ok()) return respond(exchange, error);
   wire::Response response;
   response.fields.add("content-type", asked.stream ? "application/x-ndjson" : "application/json");
