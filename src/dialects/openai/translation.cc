@@ -1,7 +1,9 @@
 #include "dialects/openai/translation.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "base/encoding.h"
 #include "marshal/json_cursor.h"
 #include "text/processor.h"
 
@@ -34,6 +36,13 @@ ApiError wrong_shape(const nlohmann::json::exception& error, std::string_view pa
   return refuse(param, what);
 }
 
+ApiError at_place(std::string_view param, size_t index, ApiError error) {
+  std::string& text = error.status.text;
+  if (error.param == param && text.starts_with(std::string(param) + ": "))
+    text.insert(param.size(), '[' + std::to_string(index) + ']');
+  return error;
+}
+
 ApiError read_translated(const OrderedJson& translated, Kind kind, Request& request) {
   request.translated = base::Bytes::adopt(translated.dump());
   return in_names(request.names, read_request(request.translated.view(), kind, request));
@@ -45,6 +54,15 @@ bool MemberLists::know(std::string_view name) const {
   };
   return has(read) || has(ignored) ||
          std::any_of(carried.begin(), carried.end(), [name](const RenamedMember& m) { return m.name == name; });
+}
+
+ApiError MemberLists::refuse_unknown(std::string_view name) const {
+  std::vector<std::string_view> known(read.begin(), read.end());
+  for (const RenamedMember& m : carried) known.push_back(m.name);
+  ApiError refused = unknown_member(name);
+  const std::string_view near = base::near_miss(name.substr(0, 64), known);
+  if (!near.empty()) refused.status.text += "; did you mean " + std::string(near) + "?";
+  return refused;
 }
 
 void MemberLists::carry(const OrderedJson& body, OrderedJson& out) const {

@@ -23,13 +23,16 @@ ApiError read_translated(const OrderedJson& translated, Kind kind, Request& requ
 // read; empty: the body.
 ApiError wrong_shape(const nlohmann::json::exception& error, std::string_view param, std::string_view place);
 
+// "messages: what is wrong" as "messages[3]: what is wrong", where the error is of that list as a whole.
+ApiError at_place(std::string_view param, size_t index, ApiError error);
+
 // Runs a translation of a part of the body, which may throw what nlohmann's library throws of values of another type.
 // Its
 // errors name `param`, and the element of that list.
 template <class Read>
 ApiError read_at(std::string_view param, size_t index, Read read) {
   try {
-    return read();
+    return at_place(param, index, read());
   } catch (const nlohmann::json::exception& error) {
     return wrong_shape(error, param, std::string(param) + '[' + std::to_string(index) + ']');
   }
@@ -54,6 +57,8 @@ struct MemberLists {
   std::span<const std::string_view> ignored;  // it asks for nothing here: notes, and choices between equal things
 
   bool know(std::string_view name) const;
+  // A member of that name is refused; a known one that is near is named.
+  ApiError refuse_unknown(std::string_view name) const;
   void carry(const OrderedJson& body, OrderedJson& out) const;
 };
 

@@ -94,7 +94,7 @@ TEST_F(ClientTools, ThatAnthropicGaveASchemaAreFunctions) {
   EXPECT_TRUE(models["qwen"].held[0]->generation->constraint);
   for (const char* other : {"web_search_20250305", "computer_20250124", "bash_2025"})
     EXPECT_EQ(refusal(ask(("{\"tools\":[{\"type\":\"" + std::string(other) + "\",\"name\":\"n\"}]}").c_str())),
-              "tools: '" + std::string(other) + "' is a tool of Anthropic's servers");
+              "tools[0]: '" + std::string(other) + "' is a tool of Anthropic's servers");
 }
 
 TEST_F(ClientTools, WhatServersRanIsPassedOver) {
@@ -106,6 +106,13 @@ TEST_F(ClientTools, WhatServersRanIsPassedOver) {
   EXPECT_NE(support::prompt_of(*models["qwen"].held[0]).find("found"), std::string::npos);
 }
 
+TEST_F(ClientTools, AWrongMessageIsNamedByItsPlace) {
+  EXPECT_EQ(refusal(ask(R"({"messages":[{"role":"user","content":"x"},{"role":"user","content":5}]})")),
+            "messages[1]: content: expected a text or a list of blocks");
+  EXPECT_EQ(refusal(ask(R"({"messages":[{"role":"user","content":[{}]}]})")),
+            "messages[0]: a block is an object with a type");
+}
+
 TEST_F(ClientTools, MembersHaveTheirTypes) {
   EXPECT_EQ(refusal(ask(R"({"metadata":5})")), "metadata: expected an object");
   EXPECT_EQ(refusal(ask(R"({"cache_control":5})")), "cache_control: expected an object");
@@ -115,7 +122,7 @@ TEST_F(ClientTools, MembersHaveTheirTypes) {
   EXPECT_EQ(refusal(ask(R"({"system":{}})")), "system: expected a text or a list of texts");
   const char* kCall =
       R"({"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":5}]}]})";
-  EXPECT_EQ(refusal(ask(kCall)), "messages: the input of a tool_use is an object");
+  EXPECT_EQ(refusal(ask(kCall)), "messages[0]: the input of a tool_use is an object");
 }
 
 }  // namespace

@@ -329,8 +329,9 @@ TEST_F(Messages, TokensAreCounted) {
 }
 
 TEST_F(Messages, WhatItRefusesItNames) {
-  EXPECT_EQ(refusal(ask({{"max_token", 1}})), "400 invalid_request_error: max_token: no such parameter");
-  EXPECT_EQ(refusal(ask({{"temprature", 1}})), "400 invalid_request_error: temprature: no such parameter");
+  EXPECT_EQ(refusal(ask({{"max_token", 1}})),
+            "400 invalid_request_error: max_token: no such parameter; did you mean max_tokens?");
+  EXPECT_NE(refusal(ask({{"temprature", 1}})).find("; did you mean temperature?"), std::string::npos);
   EXPECT_EQ(refusal(ask({{"mcp_servers", {{{"type", "url"}, {"name", "n"}, {"url", "http://x"}}}}})),
             "400 invalid_request_error: mcp_servers: this server calls no others");
   EXPECT_EQ(refusal(ask({{"container", {{"skills", {{{"skill_id", "s"}}}}}}})),
@@ -341,11 +342,11 @@ TEST_F(Messages, WhatItRefusesItNames) {
   EXPECT_EQ(refusal(ask({{"max_tokens", nullptr}})), "400 invalid_request_error: max_tokens: it is missing");
   EXPECT_EQ(refusal(ask({{"model", "q"}})).substr(0, 20), "404 not_found_error:");
   EXPECT_EQ(refusal(ask({{"tools", {{{"type", "web_search_20250305"}, {"name", "s"}}}}})),
-            "400 invalid_request_error: tools: 'web_search_20250305' is a tool of Anthropic's servers");
+            "400 invalid_request_error: tools[0]: 'web_search_20250305' is a tool of Anthropic's servers");
   EXPECT_EQ(refusal(ask({{"messages", {{{"role", "tool"}, {"content", "x"}}}}})),
-            "400 invalid_request_error: messages: a role is user, assistant or system");
+            "400 invalid_request_error: messages[0]: a role is user, assistant or system");
   EXPECT_EQ(refusal(ask({{"messages", {{{"role", "system"}, {"content", {{{"type", "image"}}}}}}}})),
-            "400 invalid_request_error: messages: the content of the role system is a text or a list of texts");
+            "400 invalid_request_error: messages[0]: the content of the role system is a text or a list of texts");
   EXPECT_EQ(refusal(open("POST", "/v1/messages", "{")).substr(0, 4), "400 ");
 }
 

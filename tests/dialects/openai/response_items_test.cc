@@ -48,15 +48,15 @@ TEST_F(ResponseItems, ACallIsReferredToAsWell) {
 TEST_F(ResponseItems, OneThatIsNotThereIsNotFound) {
   const std::string id = item_of({});
   const std::string why =
-      "404 input: input: there is no item 'msg_1' of a stored response, or no more; send it whole, "
+      "404 input: input[0]: there is no item 'msg_1' of a stored response, or no more; send it whole, "
       "or use store: false";
   EXPECT_EQ(missing("msg_1"), why);
   EXPECT_EQ(json(ask({{"input", Json::array({reference("msg_1")})}}))["error"]["code"], "item_not_found");
-  EXPECT_EQ(missing(id.substr(0, id.size() - 1) + "7").substr(0, 22), "404 input: input: ther");
-  EXPECT_EQ(missing("msg_0123456789abcdef012345670000").substr(0, 22), "404 input: input: ther");
-  EXPECT_EQ(missing(item_of({{"store", false}})).substr(0, 22), "404 input: input: ther");
+  EXPECT_EQ(missing(id.substr(0, id.size() - 1) + "7").substr(0, 25), "404 input: input[0]: ther");
+  EXPECT_EQ(missing("msg_0123456789abcdef012345670000").substr(0, 25), "404 input: input[0]: ther");
+  EXPECT_EQ(missing(item_of({{"store", false}})).substr(0, 25), "404 input: input[0]: ther");
   stored.expire(env.now() + std::chrono::hours(1));
-  EXPECT_EQ(missing(id).substr(0, 22), "404 input: input: ther");
+  EXPECT_EQ(missing(id).substr(0, 25), "404 input: input[0]: ther");
 }
 
 TEST_F(ResponseItems, AnotherTenantsItemsAreNotThere) {
@@ -177,7 +177,7 @@ TEST_F(ResponseItems, AnInputIsCountedAsItsResponseWouldCountIt) {
   EXPECT_EQ(json(counted)["input_tokens"], response["usage"]["input_tokens"]) << response;
   const Json more = json(count({{"input", "and"}, {"previous_response_id", first}}));
   EXPECT_GT(more["input_tokens"], json(counted)["input_tokens"]);
-  EXPECT_EQ(refusal(count({{"inputs", "hi"}})), "400 inputs: inputs: no such parameter");
+  EXPECT_EQ(refusal(count({{"inputs", "hi"}})), "400 inputs: inputs: no such parameter; did you mean input?");
   EXPECT_EQ(count({{"input", "hi"}, {"previous_response_id", "resp_1"}})->response.status, 400);
   EXPECT_EQ(count({{"input", "hi"}, {"model", "none"}})->response.status, 404);
 }

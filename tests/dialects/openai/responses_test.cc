@@ -164,7 +164,7 @@ TEST_F(Responses, WhatItRefusesItNames) {
   EXPECT_EQ(json(ask({{"previous_response_id", "resp_1"}}))["error"]["code"], "previous_response_not_found");
   EXPECT_EQ(refusal(ask({{"store", "yes"}})), "400 store: store: expected true or false");
   EXPECT_EQ(refusal(ask({{"background", true}})), "400 background: background: not offered");
-  EXPECT_EQ(refusal(ask({{"inputs", 1}})), "400 inputs: inputs: no such parameter");
+  EXPECT_EQ(refusal(ask({{"inputs", 1}})), "400 inputs: inputs: no such parameter; did you mean input?");
   EXPECT_EQ(refusal(ask({{"input", {{{"role", "user"}, {"content", {{{"type", "input_file"}}}}}}}})),
             "400 input: input[0]: parts of type 'input_file' are not offered");
   EXPECT_EQ(refusal(ask({{"input", nullptr}})), "400 input: input: it is missing");

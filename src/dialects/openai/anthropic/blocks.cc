@@ -76,6 +76,7 @@ ApiError add_block(const OrderedJson& block, OrderedJson& parts) {
   if (type == "search_result") return add_search_result(block, parts);
   // A search for tools found it; the model has been shown all of them.
   if (type == "tool_reference") return add_text(block.at("tool_name").get<std::string>(), parts), ApiError{};
+  if (type.empty()) return wrong_message("a block is an object with a type");
   return wrong_message("blocks of type '" + std::string(type.substr(0, 32)) + "' are not offered here");
 }
 

@@ -105,7 +105,7 @@ ApiError instructions(const OrderedJson& said, OrderedJson& list) {
 }
 
 ApiError message(const OrderedJson& from, OrderedJson& list) {
-  if (!from.is_object()) return wrong_message("expected a list of objects");
+  if (!from.is_object()) return wrong_message("expected an object");
   const OrderedJson& role = from.at("role");
   const OrderedJson& said = from.at("content");
   if (role == "system") return instructions(said, list);
@@ -255,7 +255,7 @@ ApiError check_member(const std::string& name, const OrderedJson& value, Request
   if (ApiError bad = check_type(name, value); !bad.ok()) return bad;
   if (kMembers.know(name)) return {};
   if (std::find(kServers.begin(), kServers.end(), name) != kServers.end()) return unoffered(name, value);
-  if (is_slip(name)) return unknown_member(name);
+  if (is_slip(name)) return kMembers.refuse_unknown(name);
   ignore_member(name, out);
   return {};
 }

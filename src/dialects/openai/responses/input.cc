@@ -77,6 +77,7 @@ class Conversation {
     if (type == "compaction") return summary(item, at);
     if (type == "mcp_call") return remote_call(item, at);
     if (std::find(kPassedOver.begin(), kPassedOver.end(), type) != kPassedOver.end()) return {};
+    if (type.empty()) return wrong(at, "an item has a type, and a message a role");
     return wrong(at, "items of type '" + std::string(type.substr(0, 64)) + "' are not offered");
   }
 
@@ -111,6 +112,8 @@ class Conversation {
         parts.push_back(image(part));
       else if (type == "input_image")
         return wrong(at, "an input_image has an image_url; no image is stored here as a file");
+      else if (type.empty())
+        return wrong(at, "a part has a type");
       else
         return wrong(at, "parts of type '" + std::string(type.substr(0, 64)) + "' are not offered");
     }

@@ -184,7 +184,7 @@ ApiError check_member(const OrderedJson& value, const std::string& name) {
   if (kMembers.know(name)) return {};
   if (name == "truncation" && (value == "disabled" || value == "auto")) return {};
   if (is_in(kUnoffered, name)) return value == false ? ApiError{} : refuse(name, name + ": not offered");
-  return unknown_member(name);
+  return kMembers.refuse_unknown(name);
 }
 
 // A list or an object without its brackets.
