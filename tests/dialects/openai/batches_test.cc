@@ -40,6 +40,8 @@ TEST(BatchLine, WhatIsWrongIsToldByCode) {
   EXPECT_EQ("", code_of(line("a")));
   for (const char* text : {"", "{", "[]", "null", "x", "{\"custom_id\":1}x", "\"a\""})
     EXPECT_EQ("invalid_json_line", code_of(text)) << text;
+  Line list;
+  EXPECT_NE(read_line("[]", "/v1/embeddings", list).message.find("expected an object"), std::string::npos);
   EXPECT_EQ("invalid_json_line", code_of(line("a") + line("b")));
   EXPECT_EQ("missing_required_parameter", code_of(line("")));
   EXPECT_EQ("missing_required_parameter", code_of(line("a", "[1]")));

@@ -30,7 +30,7 @@ LineError read_line(std::string_view text, std::string_view endpoint, Line& out)
   marshal::FieldReader fields(json);
   std::string method, url;
   bool stream = false, has_body = false;
-  const bool ok = json.peek() == JsonCursor::Kind::kObject && json.object([&](std::string_view name) {
+  const bool ok = json.object([&](std::string_view name) {
     if (name == "custom_id") return fields.text("custom_id", kLongestId, out.custom_id);
     if (name == "method") return fields.text("method", 16, method);
     if (name == "url") return fields.text("url", 256, url);
