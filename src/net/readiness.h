@@ -38,6 +38,9 @@ class Readiness {
 
   explicit Readiness(boost::asio::io_context& io);
 
+  // Readable while some are ready.
+  int descriptor() { return set_.native_handle(); }
+
   // From now on `watcher` is called when `fd` becomes readable or ends, and at once if it is already, until remove().
   // False when the kernel has no room for it.
   bool add(int fd, Watcher& watcher);

@@ -71,6 +71,7 @@ void Shard::Parts::put_posted(std::function<void()> work) {
   posted.push_back(std::move(work));
   if (posted.size() > 1) return;
   has_posted.store(true, std::memory_order_relaxed);
+  sleep.call();
   try {
     asio::post(io, [this] { run_posted(); });
   } catch (...) {
@@ -141,6 +142,7 @@ void Shard::Parts::run() {
   while (!finish()) {
   }
   retired.release_all();
+  sleep.leave();
   watch.leave();
 }
 
@@ -179,6 +181,7 @@ void Shard::Parts::one_turn() {
 }
 
 void Shard::Parts::read_sockets(size_t handlers) {
+  sleep.end();
   now();
   // Whoever was woken for sockets serves those that are ready, and asks the kernel for more in the next turn.
   const bool woken = sockets.waiting();
@@ -204,6 +207,7 @@ size_t Shard::Parts::run_first() {
       if (size_t n = io.poll_one()) return n;
     } while (std::chrono::steady_clock::now() < until && !stopping.load(std::memory_order_relaxed));
   }
+  sleep.begin();
   return io.run_one();
 }
 

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/loop_sleep.h"
 #include "net/client_load.h"
 #include "net/lanes.h"
 #include "net/readiness.h"
@@ -97,6 +98,7 @@ struct Shard::Parts final : base::Env {
   base::MemoryLedger* memory = nullptr;  // for TLS of connections that are ours; null: nobody counts
   asio::io_context io{1};
   Readiness sockets{io};
+  base::LoopSleep sleep{sockets.descriptor()};
   asio::executor_work_guard<Executor> keep_running{io.get_executor()};
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> alarm{
       io};

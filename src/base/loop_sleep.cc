@@ -1,0 +1,84 @@
+#include "base/loop_sleep.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+namespace weir::base {
+namespace {
+
+constexpr size_t kMostLoops = 256;  // of the process; others wait for the tick
+constexpr size_t kMostHere = 16;    // on one core
+
+struct Loops {
+  std::mutex mutex;
+  std::atomic<size_t> used{0};  // of the slots, from the front
+  std::array<LoopSleep::Slot, kMostLoops> slots;
+  LoopSleep::Slot spare;  // which nobody looks at
+};
+
+Loops& all_loops() {
+  static auto& loops = *new Loops;  // outlives every thread
+  return loops;
+}
+
+}  // namespace
+
+LoopSleep::LoopSleep(int ready) {
+  Loops& loops = all_loops();
+  std::lock_guard lock(loops.mutex);
+  auto free = std::find_if(loops.slots.begin(), loops.slots.end(), [](const Slot& slot) { return !slot.taken; });
+  if (free == loops.slots.end()) {
+    slot_ = &loops.spare;
+    return;
+  }
+  slot_ = &*free;
+  slot_->taken = true;
+  slot_->ready.store(ready, std::memory_order_relaxed);
+  const auto used = size_t(free - loops.slots.begin()) + 1;
+  if (loops.used.load(std::memory_order_relaxed) < used) loops.used.store(used, std::memory_order_release);
+}
+
+LoopSleep::~LoopSleep() {
+  Loops& loops = all_loops();
+  std::lock_guard lock(loops.mutex);
+  leave();
+  slot_->taken = false;
+}
+
+// A call between the stores is not lost: the loop looks for work before it sleeps.
+void LoopSleep::begin() {
+  slot_->called.store(false, std::memory_order_relaxed);
+  slot_->asleep.store(true, std::memory_order_relaxed);
+  slot_->core.store(::sched_getcpu(), std::memory_order_relaxed);
+}
+
+void LoopSleep::end() {
+  slot_->asleep.store(false, std::memory_order_relaxed);
+  slot_->core.store(::sched_getcpu(), std::memory_order_relaxed);
+}
+
+bool loop_waits() {
+  Loops& loops = all_loops();
+  const size_t used = loops.used.load(std::memory_order_acquire);
+  const int here = ::sched_getcpu();
+  std::array<pollfd, kMostHere> asked;
+  size_t n = 0;
+  for (size_t i = 0; i < used; ++i) {
+    LoopSleep::Slot& slot = loops.slots[i];
+    if (slot.core.load(std::memory_order_relaxed) != here) continue;
+    if (!slot.asleep.load(std::memory_order_relaxed) || slot.called.load(std::memory_order_relaxed)) return true;
+    if (n < asked.size()) asked[n++] = {slot.ready.load(std::memory_order_relaxed), POLLIN, 0};
+  }
+  if (n == 0 || ::poll(asked.data(), n, 0) <= 0) return false;
+  return std::any_of(asked.begin(), asked.begin() + n, [](const pollfd& one) { return one.revents & POLLIN; });
+}
+
+void loops::yield_if_one_waits() {
+  if (loop_waits()) ::sched_yield();
+}
+
+}  // namespace weir::base

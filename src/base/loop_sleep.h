@@ -1,0 +1,62 @@
+// A thread that computes gives its core to the thread of a loop that was woken there and waits.
+//
+// Where both have one core, the kernel lets the woken one run at once only if it has had less of the core than the one
+// that computes. If it has worked a moment before, it waits for the scheduler's next tick, as a rule: 4 ms at 250 Hz.
+// To yield each time costs the thread that computes its share, where programs beside this one want the core, too; so
+// it does that only for a loop that waits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace weir::base {
+
+// The sleep of one loop's thread, as other threads see it. Made and destroyed on any thread.
+class LoopSleep {
+ public:
+  // `ready`: poll(2) says that it is readable as soon as there is work for the loop. It outlives this.
+  explicit LoopSleep(int ready);
+  ~LoopSleep();
+  LoopSleep(const LoopSleep&) = delete;
+
+  // By the loop's thread: it is going to sleep; it runs; it does not run any more.
+  void begin();
+  void end();
+  void leave() { slot_->core.store(kNowhere, std::memory_order_relaxed); }
+  // Any thread: there is work that `ready` does not tell of.
+  void call() { slot_->called.store(true, std::memory_order_relaxed); }
+
+  static constexpr int kNowhere = -1;
+  struct alignas(64) Slot {
+    std::atomic<int> core{kNowhere};  // that it had last
+    std::atomic<int> ready{-1};
+    std::atomic<bool> asleep{false}, called{false};
+    bool taken = false;
+  };
+
+ private:
+  Slot* slot_;
+};
+
+// Whether a loop waits for the core that the calling thread has: it has begun its turn there, or it sleeps there, as
+// far as it knows, and there is work for it. A system call, if one sleeps there.
+bool loop_waits();
+
+namespace loops {
+inline thread_local uint64_t asked_at = 0;
+void yield_if_one_waits();
+}  // namespace loops
+
+// To be called between pieces of work, as often as one likes: it asks for a loop that waits every 0.1 to 0.25 ms, at
+// clocks of 2 to 5 GHz.
+inline void yield_to_loops() {
+#ifdef __x86_64__
+  constexpr uint64_t kTicks = 500'000;
+  const uint64_t now = __builtin_ia32_rdtsc();
+  if (now - loops::asked_at < kTicks) return;
+  loops::asked_at = now;
+  loops::yield_if_one_waits();
+#endif
+}
+
+}  // namespace weir::base

@@ -1,0 +1,102 @@
+// Whether a loop waits for the core of the thread that asks.
+#include "base/loop_sleep.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace weir::base {
+namespace {
+
+// One loop, whose work comes through a pipe; the test's thread keeps to the core that it has.
+class LoopSleepTest : public ::testing::Test {
+ protected:
+  LoopSleepTest() {
+    EXPECT_EQ(::sched_getaffinity(0, sizeof before_, &before_), 0);
+    keep_to(::sched_getcpu());
+    EXPECT_EQ(::pipe(pipe_.data()), 0);
+    sleep_ = std::make_unique<LoopSleep>(pipe_[0]);
+  }
+  ~LoopSleepTest() override {
+    sleep_.reset();
+    for (int fd : pipe_) ::close(fd);
+    ::sched_setaffinity(0, sizeof before_, &before_);
+  }
+  static void keep_to(int core) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  }
+  // Another core that this process may use; -1: there is none.
+  int other_core() const {
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &before_) && core != ::sched_getcpu()) return core;
+    return -1;
+  }
+  void bring_work() { EXPECT_EQ(::write(pipe_[1], "x", 1), 1); }
+
+  std::array<int, 2> pipe_{};
+  std::unique_ptr<LoopSleep> sleep_;
+
+ private:
+  cpu_set_t before_;
+};
+
+TEST_F(LoopSleepTest, OneThatSleepsWaitsOnceItsWorkIsThere) {
+  EXPECT_FALSE(loop_waits());
+  sleep_->begin();
+  EXPECT_FALSE(loop_waits());
+  bring_work();
+  EXPECT_TRUE(loop_waits());
+  sleep_.reset();
+  EXPECT_FALSE(loop_waits()) << "it is gone";
+}
+
+TEST_F(LoopSleepTest, OneInTheMidstOfItsTurnWaits) {
+  sleep_->begin();
+  sleep_->end();
+  EXPECT_TRUE(loop_waits()) << "the core is this thread's";
+  sleep_->leave();
+  EXPECT_FALSE(loop_waits());
+}
+
+TEST_F(LoopSleepTest, WorkOfWhichTheDescriptorDoesNotTellIsToldByACall) {
+  sleep_->begin();
+  sleep_->call();
+  EXPECT_TRUE(loop_waits());
+  sleep_->begin();
+  EXPECT_FALSE(loop_waits()) << "it has slept again since";
+}
+
+TEST_F(LoopSleepTest, OneOfAnotherCoreDoesNotWaitForThisOne) {
+  const int other = other_core();
+  if (other < 0) GTEST_SKIP() << "there is one core";
+  std::thread([&] {
+    keep_to(other);
+    sleep_->begin();
+  }).join();
+  bring_work();
+  EXPECT_FALSE(loop_waits());
+}
+
+TEST_F(LoopSleepTest, MoreLoopsThanThereArePlacesDoNoHarm) {
+  std::vector<std::unique_ptr<LoopSleep>> many;
+  for (int i = 0; i < 300; ++i) {
+    many.push_back(std::make_unique<LoopSleep>(pipe_[0]));
+    many.back()->begin();
+  }
+  EXPECT_FALSE(loop_waits());
+  many.clear();
+  sleep_->begin();
+  bring_work();
+  EXPECT_TRUE(loop_waits());
+}
+
+}  // namespace
+}  // namespace weir::base
