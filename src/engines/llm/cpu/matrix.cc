@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/loop_sleep.h"
 #include "msg/half.h"
 
 namespace weir::llm {
@@ -15,6 +16,7 @@ constexpr uint32_t kDepthBlock = 512;   // steps: rows and weights of a block st
 constexpr uint32_t kExpandBlock = 128;  // steps that are expanded at a time, so that they stay in the first cache
 constexpr size_t kExpandBytes = size_t(kGroup) * kExpandBlock * 64;
 constexpr uint64_t kPieceNs = 4000;  // a piece that takes less is not worth another thread
+constexpr uint32_t kManyRows = 16;   // whose products with one group of codes take longer than to look at the clock
 
 constexpr uint32_t kInt8Steps = 64, kInt4Steps = 16;  // of inputs that share a scale, where we choose
 
@@ -180,6 +182,7 @@ void Multiplier::whole(Activations x, uint32_t rows, const Matrix& w, uint32_t f
     for (uint32_t p = 0; p < panels; ++p) b[p] = w.data.data() + (first + p) * w.panel_bytes() + size_t(k) * 64;
     product({x.data + size_t(k) * 4, x.stride, b, rows, panels, std::min(kDepthBlock, w.depth - k), tile, kGroup * 16,
              k == 0 ? Product::Onto::kNothing : Product::Onto::kWhatIsThere});
+    base::yield_to_loops();  // of a prompt's rows a piece takes a millisecond
   }
 }
 
@@ -204,6 +207,7 @@ void Multiplier::coded(const Part& part, const float* input_sums, const Matrix& 
     }
     kernels_.add_scaled(sums, group, part.rows, panels, kGroup * 16, k == 0 ? Onto::kNothing : Onto::kWhatIsThere,
                         tile);
+    if (part.rows >= kManyRows) base::yield_to_loops();
     for (uint32_t p = 0; p < panels; ++p) group[p] += group_bytes(w.coding, w.group_steps);
     if (!w.offsets) continue;
     kernels_.add_offsets(input_sums + k / w.group_steps, w.groups(), group, part.rows, panels, kGroup * 16, tile);

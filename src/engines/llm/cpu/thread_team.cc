@@ -82,6 +82,7 @@ void ThreadTeam::work(uint32_t thread) {
     uint32_t from = (pieces_ - uint32_t(ticket)) * grain_;
     piece(from, thread);
     left_.fetch_sub(1, std::memory_order_release);
+    base::yield_to_loops();
     ticket = ticket_.load(std::memory_order_acquire);
   }
 }

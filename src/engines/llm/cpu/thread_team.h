@@ -2,7 +2,8 @@
 // sleep.
 //
 // The thread that calls run() works, too. Inside a step the others wait for the next piece of work with open eyes for
-// a few microseconds, since there are hundreds of pieces in a step; then they sleep.
+// a few microseconds, since there are hundreds of pieces in a step; then they sleep. Between two pieces a thread gives
+// its core to a shard that waits for it (base/loop_sleep.h).
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,8 @@
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "base/loop_sleep.h"
 
 namespace weir::llm {
 
@@ -32,7 +35,10 @@ class ThreadTeam {
   template <class F>
   void run(uint32_t count, uint32_t grain, F&& each) {
     if (count == 0) return;
-    if (count <= grain || workers_.empty()) return each(0u, count, 0u);
+    if (count <= grain) {
+      each(0u, count, 0u);
+      return base::yield_to_loops();
+    }
     share(count, grain, const_cast<void*>(static_cast<const void*>(&each)),
           [](void* f, uint32_t from, uint32_t to, uint32_t thread) {
             (*static_cast<std::remove_reference_t<F>*>(f))(from, to, thread);
