@@ -185,6 +185,8 @@ void check_model(Lab& lab) {
     Shape phi = random_shape(200, 128, 2, 2, 1, 96, 128);
     phi.rope.frequencies.resize(24), phi.rope.scale = 1.2f;
     check_random(lab, "heads of 96 that turn in part", phi);
+    phi.rope.frequencies.clear();
+    check_random(lab, "heads that do not turn", phi);
     check_random(lab, "twelve heads in a group", random_shape(200, 64, 2, 12, 1, 64, 64));
     check_gemma(lab, random_shape(200, 128, 2, 2, 1, 256, 128));
     check_olmo(lab, random_shape(200, 128, 2, 2, 1, 128, 128));

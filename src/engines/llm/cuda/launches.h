@@ -32,7 +32,7 @@ inline RopeStore rope_of(const Shape& shape, const DeviceWeights& weights, uint3
   const bool local = shape.local_rope && &turn == &*shape.local_rope;
   rope.frequencies = !turns ? weights.no_frequencies : local ? weights.local_frequencies : weights.frequencies;
   rope.heads = shape.heads, rope.kv_heads = shape.kv_heads, rope.dim = shape.head_dim;
-  rope.scale = turn.scale, rope.pairs = uint32_t(turn.frequencies.size());
+  rope.scale = turns ? turn.scale : 1, rope.pairs = uint32_t(turn.frequencies.size());
   if (shape.qk_norm_whole) return rope;  // which is done before, with the biases
   rope.bias = layer.qkv_bias, rope.offset = norm_offset(shape);
   rope.q_norm = layer.q_norm, rope.k_norm = layer.k_norm, rope.epsilon = shape.epsilon;
