@@ -130,7 +130,7 @@ struct Running {
   }
 
   // Scores of the positions from `base` on become weights; those outside of [from, end) have none.
-  // `scale` makes them units of log 2; `cap`: before that, in the score's own units.
+  // `scale` makes them units of log 2, or with a cap what capped() takes.
   template <bool kExtras>
   __device__ void weigh(float (&s)[2][2], uint32_t base, const Part& part, float scale, float cap) {
     uint32_t lane = threadIdx.x % kWarp;
@@ -139,8 +139,9 @@ struct Running {
     for (uint32_t i = 0; i < 4; ++i) {
       uint32_t position = base + i / 2 * 8 + lane % 4 * 2 + i % 2;
       float& score = s[i / 2][i % 2];
+      score *= scale;
       if (kExtras && cap > 0) score = capped(score, cap);
-      score = position >= part.from && position < part.end ? score * scale : -INFINITY;
+      if (position < part.from || position >= part.end) score = -INFINITY;
       top = fmaxf(top, score);
     }
     top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
@@ -213,7 +214,8 @@ __device__ void take_slices(Running<kDim>& mine, Bf16* slices, const DecodeAtten
     const Bf16* keys = slices + stage * kStage;
     float s[2][2] = {};
     mine.score(s, keys);
-    mine.template weigh<kExtras>(s, base, part, a.scale * kLog2E, a.cap / a.scale);
+    mine.template weigh<kExtras>(s, base, part, kExtras && a.cap > 0 ? to_cap(a.scale, a.cap) : a.scale * kLog2E,
+                                 a.cap * kLog2E);
     mine.add(s, keys + kSliceSize<kDim>);
     stage = stage + 1 == kStages<kDim> ? 0 : stage + 1;
     __syncwarp();  // before this slice's place is taken

@@ -18,10 +18,10 @@ __device__ inline uint32_t swizzled(uint32_t row, uint32_t chunk) {
   return row * kDim + (chunk ^ (kDim == 96 ? row >> 1 & 3 : row & 7)) * 8;
 }
 
-// cap * tanh(score / cap): the tangent is 1 - 2 / (1 + e^2x), also where that is 0 or endless.
-__device__ inline float capped(float score, float cap) {
-  return cap * (1.f - 2.f / (1.f + exp2f(score * (2 * kLog2E / cap))));
-}
+// cap * tanh(x), of 2 x in units of log 2, which to_cap() makes of a score: the tangent is 1 - 2 / (1 + e^2x), also where
+// that is 0 or endless.
+__device__ inline float capped(float doubled, float cap) { return cap * (1.f - 2.f / (1.f + exp2f(doubled))); }
+__device__ inline float to_cap(float scale, float cap) { return 2 * kLog2E * scale / cap; }
 
 // The weight of a head's sink, where it has one, relative to `highest`.
 __device__ inline float sink_weight(const float* sinks, uint32_t head, float highest) {

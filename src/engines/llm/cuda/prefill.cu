@@ -149,11 +149,11 @@ struct Rows {
   }
 
   // Before they are masked.
-  __device__ void cap(float (&s)[kTiles][4], float cap) {
+  __device__ void cap(float (&s)[kTiles][4], float scale, float cap) {
 #pragma unroll
     for (uint32_t tile = 0; tile < kTiles; ++tile)
 #pragma unroll
-      for (uint32_t i = 0; i < 4; ++i) s[tile][i] = capped(s[tile][i], cap);
+      for (uint32_t i = 0; i < 4; ++i) s[tile][i] = capped(s[tile][i] * scale, cap);
   }
 
   // Scores become weights relative to the highest so far, and what was summed before is brought down to that.
@@ -249,12 +249,13 @@ __global__ void __launch_bounds__(kThreads, kDim == 64 && !kExtras ? kBlocksOf64
     __syncthreads();
     float s[Rows<kDim>::kTiles][4] = {};
     mine.score(s, queries, keys + turn * kPiece);
-    if (kExtras && a.cap > 0) mine.cap(s, a.cap / a.scale);
+    const bool caps = kExtras && a.cap > 0;
+    if (caps) mine.cap(s, to_cap(a.scale, a.cap), a.cap * kLog2E);
     if (work.whole)
       mine.cut(s, base, work.end);
     else
       mine.mask(s, base, first, a.window);
-    mine.weigh(s, a.scale * kLog2E);
+    mine.weigh(s, caps ? 1.f : a.scale * kLog2E);
     mine.add(s, values + turn * kPiece);
     __syncthreads();  // before this piece's place is taken
   }
