@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kFloat32 = 7, kSum = 0, kSystemError = 2, kIllegalAddress = 700;  // as the headers have them
 
-class Nccl : public testing::Test {
+class NcclCollectives : public testing::Test {
  protected:
   void SetUp() override {
     void* library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
@@ -46,7 +46,7 @@ class Nccl : public testing::Test {
   int stream = 0;
 };
 
-TEST_F(Nccl, CollectivesAreFloatsInPlaceOnTheRanksDevice) {
+TEST_F(NcclCollectives, CollectivesAreFloatsInPlaceOnTheRanksDevice) {
   EXPECT_EQ(all_reduce({3, &stream}, ranks[1], values, 5), 0);
   EXPECT_EQ(chosen, 3);
   EXPECT_EQ(fake->rank, 3);
@@ -64,7 +64,7 @@ TEST_F(Nccl, CollectivesAreFloatsInPlaceOnTheRanksDevice) {
   EXPECT_EQ(fake->destroyed, 2);
 }
 
-TEST_F(Nccl, AFailureIsTheRuntimesOwnWhereItHasOne) {
+TEST_F(NcclCollectives, AFailureIsTheRuntimesOwnWhereItHasOne) {
   fake->fails = kSystemError;
   EXPECT_EQ(all_reduce({2, nullptr}, ranks[0], values, 5), Code(kRefused));
   last_error = cudaError_t(kIllegalAddress);
@@ -79,7 +79,7 @@ TEST_F(Nccl, AFailureIsTheRuntimesOwnWhereItHasOne) {
   for (auto* rank : ranks) close_communicator(rank);
 }
 
-TEST_F(Nccl, NothingIsQueuedAfterAnAbort) {
+TEST_F(NcclCollectives, NothingIsQueuedAfterAnAbort) {
   for (auto* rank : ranks) abort_communicator(rank), abort_communicator(rank);
   EXPECT_EQ(fake->aborted, 2);
   EXPECT_EQ(all_reduce({2, nullptr}, ranks[0], values, 5), 0);
@@ -89,7 +89,7 @@ TEST_F(Nccl, NothingIsQueuedAfterAnAbort) {
   EXPECT_EQ(fake->destroyed, 0);
 }
 
-TEST_F(Nccl, AnAbortEndsACallThatHangs) {
+TEST_F(NcclCollectives, AnAbortEndsACallThatHangs) {
   fake->hangs = true;
   std::thread caller([&] { EXPECT_EQ(all_reduce({2, nullptr}, ranks[0], values, 5), 0); });
   while (fake->queued == 0) std::this_thread::yield();
