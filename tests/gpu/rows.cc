@@ -137,6 +137,7 @@ void check_rows(Lab& lab) {
       check_swiglu(lab, tokens, hidden);
       check_picks(lab, tokens, hidden);
     }
+  check_norm(lab, 2, 5120);  // more than a block takes at once
   check_norm_whole(lab, 3, 130, 26);
   check_norm_whole(lab, 3, 5120, 1024);
   uint32_t tokens = full ? 33 : 6;
