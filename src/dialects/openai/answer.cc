@@ -10,6 +10,7 @@
 #include "marshal/tenant.h"
 #include "msg/text_codec.h"
 #include "text/token_filter.h"
+#include "wire/answer_flow.h"
 
 namespace weir::openai {
 namespace {
@@ -112,6 +113,7 @@ void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
     if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   }
   if (state == text::Completion::State::kStopped || has_all_calls()) return stopped(from);
+  if (!answer_.charge_bytes(custom_charged_, custom_.held())) return answer_.fail(wire::no_room_for_answer());
   if (!delta.empty()) answer_.grew(*this);
 }
 

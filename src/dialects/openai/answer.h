@@ -76,6 +76,7 @@ class Answer : public wire::ExchangeListener {
     text::Completion text_;
     std::optional<text::AnswerParser> parser_;
     CustomCalls custom_;
+    uint64_t custom_charged_ = 0;
     bool cut_custom_ = false;  // the call that the end cuts was one of these, and has not been told
     std::string piece_;        // for the parser; keeps its capacity
   };

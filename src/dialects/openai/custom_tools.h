@@ -31,6 +31,8 @@ class CustomCalls {
   void hold(const Request& request, std::vector<text::ToolCallPiece>& calls);
   // The last, once the answer has ended; nothing: it was told, or is a function's.
   std::optional<text::ToolCallPiece> take();
+  // Bytes of the call that is kept.
+  uint64_t held() const { return open_ ? open_->name.size() + open_->arguments.size() : 0; }
 
  private:
   std::optional<text::ToolCallPiece> open_;

@@ -99,6 +99,23 @@ TEST_F(OpenaiMemory, TextsThatAreScoredAreChargedUntilTheyAre) {
   late.h1->closed();
 }
 
+// A stream tells a custom tool's call when it is whole.
+TEST_F(OpenaiMemory, TheCallThatAStreamKeepsIsCharged) {
+  models.add(support::tools_spec("hermes", "{# <tool_call> #}{{ tools | tojson }}|{{ messages | tojson }}"));
+  bus.publish(models.catalog);
+  Client c(router, slabs);
+  c.ask(R"({"model":"hermes","stream":true,"messages":[{"role":"user","content":"hi"}],
+            "tools":[{"type":"custom","custom":{"name":"run"}}]})");
+  turn();
+  ASSERT_EQ(models["hermes"].held.size(), 1u) << c.answer();
+  ScriptedAnswer says{models["hermes"], models["hermes"].held.back()};
+  says.emit("<tool_call>\n{\"name\": \"run\", \"arguments\": {\"input\": \"" + std::string(50'000, 'a'));
+  turn();
+  EXPECT_GE(slabs.memory.held(MemoryKind::kAnswers), 50'000u);
+  c.h1->closed();
+  EXPECT_EQ(slabs.memory.held(), 0u);
+}
+
 // A model that has a token of many spaces.
 TEST_F(OpenaiMemory, TextOfFewIdsIsChargedBeforeItIsMade) {
   models.add(support::tools_spec("s", "", {"<" + std::string(500, ' ') + ">"}));
