@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "msg/credit.h"
+
 namespace weir::bus {
 
 msg::Call& CallHandle::fill() {
@@ -9,6 +11,7 @@ msg::Call& CallHandle::fill() {
     call_ = bus_.make_call();
     state_ = State::kFilling;
     owed_ = window_ = 0;
+    costs_.clear();
   }
   return *call_;
 }
@@ -45,7 +48,14 @@ bool CallHandle::on_event(const msg::Event& event) {
   follow(event);
   bool last = event.last();
   if (last) state_ = State::kNone;
+  if (window_ > 0 && !last && !std::holds_alternative<msg::Token>(event.what)) costs_.push_back(msg::credit_of(event));
   return last;
+}
+
+void CallHandle::owe() {
+  if (costs_.empty()) return void(++owed_);
+  owed_ += costs_.front();
+  costs_.erase(costs_.begin());
 }
 
 void CallHandle::repay() {

@@ -3,17 +3,18 @@
 // A Call ends when its last Event arrives, or before that in one of two ways: finish(), the client has what it wanted
 // and the engine stops without an error; abandon(), nobody waits for the answer. After either the Sink is not called.
 //
-// Credit: the engine of a stream may be a window of Events ahead of the peer. The Sink owe()s each Event that it has
-// passed on, and repay()s while the peer has room. On the shard.
+// Credit: the engine of a stream may be a window of Events ahead of the peer, and of their bytes (msg/credit.h). The
+// Sink owe()s each Event that it has passed on, in their order, and repay()s while the peer has room. On the shard.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "bus/bus.h"
 
 namespace weir::bus {
 
-// Credit windows, in Events.
+// Credit windows, in Events, of which a large one counts as several.
 inline constexpr int32_t kAnswerWindow = 64;  // answers, and tokens of which each is a message of its own
 inline constexpr int32_t kTokenWindow = 256;  // tokens that become text
 
@@ -36,7 +37,7 @@ class CallHandle {
   bool running() const { return state_ == State::kRunning; }
 
   // One more Event is on its way to the peer.
-  void owe() { ++owed_; }
+  void owe();
   // The peer has room: gives the engine credit for what is owed. Nothing happens before a quarter of the window is
   // owed, since credit may wake the engine, nor when no Call runs.
   void repay();
@@ -55,7 +56,8 @@ class CallHandle {
   msg::Call* call_ = nullptr;
   State state_ = State::kNone;
   int32_t owed_ = 0;
-  int32_t window_ = 0;  // 0: none
+  int32_t window_ = 0;          // 0: none
+  std::vector<int32_t> costs_;  // of answers that have come and are not owed yet, the oldest first
 };
 
 // INTERNAL: the model has ended a Call and given no answer to it.

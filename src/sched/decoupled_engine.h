@@ -28,6 +28,8 @@ class AnswerSeries {
   // The next answer: Outputs, `final` if the end comes with them and not behind them; or Failed in place of one, which
   // ends the Call unless it takes errors. It takes microseconds: the thread is every model's. A Status ends the Call.
   virtual base::Result<msg::Event> next() = 0;
+  // The peer has taken nearly all that next() has given. Each next() says the same of the answers before it.
+  virtual void note_room() {}
   // The model works on the Call, or is done with it: it waits no longer, and no queue timeout ends it.
   virtual bool begun() const { return true; }
 };

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "bus/mail_bursts.h"
 #include "bus/response_stats.h"
+#include "msg/credit.h"
 #include "msg/priority.h"
 #include "msg/tenant.h"
 
@@ -54,8 +55,9 @@ class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, pri
       auto here = at++;
       if (here->first == Time::min()) continue;  // it has been moved already
       const msg::Call& call = *here->second.call;
-      const bool parked = here->first == base::kNever && call.credit.load(std::memory_order_acquire) > 0 &&
-                          here->second.answers->next_in() != AnswerSeries::kNotYet;
+      const bool room = here->first == base::kNever && call.credit.load(std::memory_order_acquire) > 0;
+      if (room) here->second.answers->note_room();
+      const bool parked = room && here->second.answers->next_in() != AnswerSeries::kNotYet;
       if (parked || call.cancelled.load(std::memory_order_acquire)) move(inside_.extract(here), Time::min());
     }
     (void)set_timer();
@@ -211,7 +213,8 @@ void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
   auto* answer = std::get_if<msg::Outputs>(&next->what);
   if (answer && answer->final && !wait) return finish(inside, {}, out, std::move(*answer));
   (failed ? failed->final : answer->final) = false;
-  call.credit.fetch_sub(1, std::memory_order_acq_rel);
+  const int32_t cost = msg::credit_of(*next);
+  if (call.credit.fetch_sub(cost, std::memory_order_acq_rel) > cost) inside.answers->note_room();
   out.add(call.home, {&call, std::move(*next)});
   inside.last = now, ++inside.answered;
   if (!wait) return finish(inside, {}, out);

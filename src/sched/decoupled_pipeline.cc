@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/take_out.h"
 #include "bus/call_handle.h"
+#include "msg/credit.h"
 #include "sched/decoupled_counts.h"
 #include "sched/decoupled_run.h"
 #include "sched/pipeline_cut.h"
@@ -329,7 +330,7 @@ void DecoupledPipeline::send_answer(Run& run, msg::Event&& event) {
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) outputs->final = false;
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) failed->final = false;
   counts_.answer(run, event);
-  run.parent->credit.fetch_sub(1, std::memory_order_acq_rel);
+  run.parent->credit.fetch_sub(msg::credit_of(event), std::memory_order_acq_rel);
   bus::post_one(run.parent, std::move(event));
 }
 

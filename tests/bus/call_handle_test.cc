@@ -1,6 +1,7 @@
 #include "bus/call_handle.h"
 
 #include "bus_fixture.h"
+#include "msg/credit.h"
 
 namespace weir::bus {
 namespace {
@@ -146,6 +147,35 @@ TEST(CallHandle, AQuarterOfTheWindowIsRoundedDown) {
   EXPECT_EQ(call->credit, 23);
   holder.handle.owe(), holder.handle.repay();
   EXPECT_EQ(call->credit, 28);
+  holder.handle.finish();
+  t.answer(call);
+  t.bus.turn();
+}
+
+TEST(CallHandle, ALargeAnswerIsRepaidWithWhatItHasCost) {
+  Bench t;
+  Holder holder(t.bus);
+  holder.handle.grant(8);
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  auto* call = t.digits().held.at(0);
+  auto answer = [&](size_t bytes) {
+    msg::Event event{msg::Outputs{.final = false}};
+    std::get<msg::Outputs>(event.what).tensors.push_back({"y", msg::DType::kUint8, {int64_t(bytes)}});
+    std::get<msg::Outputs>(event.what).tensors.back().data = base::Bytes::copy_of(std::string(bytes, 'x'));
+    call->credit -= msg::credit_of(event);
+    t.answer(call, std::move(event));
+  };
+  answer(10 * msg::kCreditBytes);
+  answer(0);
+  t.bus.turn();
+  EXPECT_EQ(call->credit, 8 - 11 - 1);
+  holder.handle.repay();
+  EXPECT_EQ(call->credit, -4) << "neither has been passed on";
+  holder.handle.owe(), holder.handle.repay();
+  EXPECT_EQ(call->credit, 7);
+  EXPECT_EQ(t.digits().pokes, 1);
+  holder.handle.owe(), holder.handle.owe(), holder.handle.repay();
+  EXPECT_EQ(call->credit, 9) << "what has not come counts as one";
   holder.handle.finish();
   t.answer(call);
   t.bus.turn();

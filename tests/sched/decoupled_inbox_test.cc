@@ -22,27 +22,31 @@ class Counter final : public DecoupledEngine {
     const float often = floats_of(call.inputs.at(0)).at(0);
     ++begun;
     if (often < 0) return base::invalid("negative");
-    return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(int(often), throws_at, error_at, last_is_an_answer));
+    return std::unique_ptr<AnswerSeries>(std::make_unique<Numbers>(*this, int(often)));
   }
-  int throws_at = -1, error_at = -1, begun = 0;
+  int throws_at = -1, error_at = -1, begun = 0, rooms = 0;
+  int64_t size = 1;  // values of each answer
   bool last_is_an_answer = false;
 
  private:
   struct Numbers final : AnswerSeries {
-    Numbers(int n, int t, int e, bool l) : often(n), throws_at(t), error_at(e), last_is_an_answer(l) {}
+    Numbers(Counter& of, int n)
+        : often(n), throws_at(of.throws_at), error_at(of.error_at), last_is_an_answer(of.last_is_an_answer), of(of) {}
+    void note_room() override { ++of.rooms; }
     std::optional<base::Duration> next_in() const override {
       return at < often ? std::optional<base::Duration>(10ms) : std::nullopt;
     }
     base::Result<msg::Event> next() override {
       if (at == throws_at) throw std::runtime_error("a path of this machine");
       if (at == error_at) return ++at, msg::Event{msg::Failed{base::failure(Code::kNotFound, "not that one")}};
-      msg::Outputs answer{.tensors = {floats("y", {1}, {float(at)})},
+      msg::Outputs answer{.tensors = {floats("y", {of.size}, std::vector<float>(size_t(of.size), float(at)))},
                           .parameters = {{"at", int64_t(at)}},
                           .final = last_is_an_answer && at + 1 == often};
       return ++at, msg::Event{answer};
     }
     const int often, throws_at, error_at;
     const bool last_is_an_answer;
+    Counter& of;
     int at = 0;
   };
   msg::ModelSpec spec_;
@@ -164,6 +168,29 @@ TEST_F(DecoupledTest, ACallWithoutCreditWaitsUntilItsPeerHasRoom) {
   inbox->poke();
   timer->advance(0ms);
   timer->advance(10ms);
+  EXPECT_EQ(told(slow), "0 1 2 end");
+}
+
+TEST_F(DecoupledTest, LargeAnswersTakeMoreCreditAndTheLastMayTakeMoreThanThereIs) {
+  open();
+  engine->size = 64 << 10;  // 17 each
+  auto& slow = put(3);
+  slow.credit = 20;
+  timer->advance(10ms);
+  EXPECT_EQ(slow.credit, 3);
+  EXPECT_EQ(engine->rooms, 1);
+  for (int i = 0; i < 5; ++i) timer->advance(10ms);
+  EXPECT_EQ(told(slow), "0 1");
+  EXPECT_EQ(slow.credit, -14);
+  EXPECT_EQ(engine->rooms, 1);
+  slow.credit += 14;
+  inbox->poke();
+  EXPECT_EQ(engine->rooms, 1);
+  EXPECT_EQ(timer->due(), 0u);
+  slow.credit += 3;
+  inbox->poke();
+  EXPECT_EQ(engine->rooms, 2) << "the peer has taken most of it";
+  timer->advance(0ms);
   EXPECT_EQ(told(slow), "0 1 2 end");
 }
 

@@ -5,6 +5,7 @@
 
 #include "bus/mail_bursts.h"
 #include "engines/forward/hedge.h"
+#include "msg/credit.h"
 
 namespace weir::forward {
 
@@ -61,7 +62,7 @@ bool ForwardedCall::deliver() {
   while (!waiting.empty() && call->credit.load(std::memory_order_acquire) > 0) {
     msg::Event part = waiting.pop();
     posted = true;
-    call->credit.fetch_sub(1, std::memory_order_acq_rel);
+    call->credit.fetch_sub(msg::credit_of(part), std::memory_order_acq_rel);
     post(std::move(part));
   }
   if (!waiting.empty()) return true;

@@ -9,7 +9,7 @@ namespace weir::forward {
 namespace {
 
 // Tensors' contents are slices of slabs, which are charged as such.
-uint64_t bytes_of(const msg::Event& event) {
+uint64_t charged_bytes(const msg::Event& event) {
   uint64_t bytes = sizeof event;
   if (const auto* token = std::get_if<msg::Token>(&event.what); token && token->details) {
     bytes += sizeof *token->details + token->details->top.capacity() * sizeof(msg::TokenLogprob) +
@@ -25,7 +25,7 @@ uint64_t bytes_of(const msg::Event& event) {
 }  // namespace
 
 base::Status HeldEvents::take_room(const msg::Event& event) {
-  const uint64_t bytes = bytes_ + bytes_of(event), wanted = bytes / kStep * kStep;
+  const uint64_t bytes = bytes_ + charged_bytes(event), wanted = bytes / kStep * kStep;
   if (wanted > charge_.bytes() && !charge_.grow(wanted - charge_.bytes())) return no_memory_for_answer();
   bytes_ = bytes;
   return {};
@@ -34,7 +34,7 @@ base::Status HeldEvents::take_room(const msg::Event& event) {
 msg::Event HeldEvents::pop() {
   msg::Event event = std::move(events_.front());
   events_.pop();
-  bytes_ -= std::min(bytes_, bytes_of(event));
+  bytes_ -= std::min(bytes_, charged_bytes(event));
   if (events_.empty()) bytes_ = 0, charge_.clear();
   return event;
 }

@@ -14,6 +14,7 @@
 #include "base/take_out.h"
 #include "base/workers.h"
 #include "engines/llm/text_request.h"
+#include "msg/credit.h"
 #include "msg/token_charge.h"
 #include "sched/proxy_inbox.h"
 #include "sched/worker_pool.h"
@@ -262,7 +263,8 @@ void TextTensorInbox::send(TextCall& text_call, msg::Event&& event, Bursts& out)
   msg::Call* parent = text_call.parent;
   {
     std::lock_guard lock(mutex_);
-    int32_t credit = parent->credit.fetch_sub(1, std::memory_order_acq_rel) - 1;
+    const int32_t cost = msg::credit_of(event);
+    int32_t credit = parent->credit.fetch_sub(cost, std::memory_order_acq_rel) - cost;
     if (text_call.stream) text_call.credit.store(credit, std::memory_order_release);
     if (event.last()) {
       msg::Timeline times = text_call.times;

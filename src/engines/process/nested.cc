@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/attempt.h"
 #include "base/clock.h"
 #include "marshal/call_parameters.h"
 #include "marshal/check.h"
+#include "msg/credit.h"
 
 namespace weir::process {
 namespace {
@@ -43,9 +45,11 @@ Status Nested::took(const Message& message) {
     cancel_call(*open);
     return {};
   }
-  if (message.size > open->ahead) return failure(Code::kInternal, "a model has read answers that it was not given");
-  open->ahead -= message.size;
-  open->call.credit.fetch_add(int32_t(message.size), std::memory_order_acq_rel);
+  auto& ahead = open->ahead;
+  if (message.size > ahead.size()) return failure(Code::kInternal, "a model has read answers that it was not given");
+  const auto read = ahead.begin() + ptrdiff_t(message.size);
+  open->call.credit.fetch_add(std::accumulate(ahead.begin(), read, 0), std::memory_order_acq_rel);
+  ahead.erase(ahead.begin(), read);
   open->target.inbox->poke();
   return {};
 }
@@ -129,11 +133,12 @@ Status Nested::answer() {
 
 Status Nested::reply(Open& open, msg::Event&& event) {
   auto kind = AnswerKind::kTensors;
+  const int32_t cost = msg::credit_of(event);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
     if (open.many && outputs->final)
       kind = outputs->tensors.empty() ? AnswerKind::kEnd : AnswerKind::kTensorsAndEnd;
     else
-      ++open.ahead;
+      open.ahead.push_back(cost);
     Status sent = host_.send_reply(open.number, kind, *outputs, {});
     if (sent.code != Code::kResourceExhausted) return sent;
     open.forgotten = true;  // for the child an error is the last answer

@@ -10,6 +10,8 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -42,10 +44,10 @@ class Nested final : private msg::Home {
   struct Open {
     msg::Call call;
     uint64_t number = 0;
-    bool many = false;       // the child takes any number of answers
-    bool cancelled = false;  // and wants no more, but the last
-    bool forgotten = false;  // and not even that
-    uint64_t ahead = 0;      // answers that it has not read
+    bool many = false;          // the child takes any number of answers
+    bool cancelled = false;     // and wants no more, but the last
+    bool forgotten = false;     // and not even that
+    std::deque<int32_t> ahead;  // answers that it has not read: what each has cost of the credit
     Target target;
   };
   base::Status begin(const Message& message, uint32_t hops);
