@@ -129,6 +129,7 @@ std::string not_isolated(const std::string& engine) {
 process::Options process_options(const Config& config) {
   auto options = config.processes;
   options.engine_command = engine_command(config);
+  options.share = {config.limits.client_share, 0};
   return options;
 }
 

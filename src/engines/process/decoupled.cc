@@ -12,8 +12,9 @@
 
 #include "base/attempt.h"
 #include "base/units.h"
+#include "engines/process/decoupled_call.h"
 #include "engines/process/nested.h"
-#include "engines/process/waiting_answers.h"
+#include "msg/credit.h"
 #include "msg/priority.h"
 
 namespace weir::process {
@@ -24,82 +25,13 @@ using base::failure;
 using base::Status;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kCreditStep = kWindow / 2;
-
-// One call inside. All of it is under Shared::mutex, but `call`, which does not change.
-struct Inside {
-  uint64_t number = 0;
-  msg::Call call;  // what the child is told of it
-  uint64_t tenant = 0;
-  std::deque<msg::Event> answers;
-  Status error;        // behind them, the last one
-  uint32_t level = 1;  // of priority
-  uint32_t taken = 0;  // answers since the child was last given credit
-  bool begun = false, ended = false, abandoned = false;
-};
-
-// The engine and the series of its calls, whichever is destroyed first.
-struct Shared {
-  explicit Shared(std::shared_ptr<WaitingAnswers> all) : answers(std::move(all)) {}
-  std::mutex mutex;
-  Host* host = nullptr;                              // null: the engine is gone
-  std::deque<std::shared_ptr<Inside>> waiting;       // the most urgent first
-  std::map<uint64_t, std::shared_ptr<Inside>> open;  // the child has them
-  const std::shared_ptr<WaitingAnswers> answers;     // of all calls of all instances
-  Status over;
-};
-
-class Series final : public sched::AnswerSeries {
- public:
-  Series(std::shared_ptr<Shared> shared, std::shared_ptr<Inside> inside)
-      : shared_(std::move(shared)), inside_(std::move(inside)) {}
-  ~Series() override {
-    std::lock_guard lock(shared_->mutex);
-    inside_->abandoned = true;
-    for (const auto& answer : inside_->answers) shared_->answers->remove(inside_->tenant, bytes_of(answer));
-    inside_->answers.clear();
-    std::erase(shared_->waiting, inside_);  // its tensors go with it
-    if (shared_->open.erase(inside_->number) > 0 && shared_->host)
-      (void)shared_->host->child().send({.type = Type::kCancel, .number = inside_->number});
-  }
-
-  std::optional<base::Duration> next_in() const override {
-    std::lock_guard lock(shared_->mutex);
-    if (!inside_->answers.empty() || !inside_->error.ok()) return base::Duration(0);
-    if (inside_->ended) return std::nullopt;
-    return kNotYet;
-  }
-  base::Result<msg::Event> next() override;
-  bool begun() const override {
-    std::lock_guard lock(shared_->mutex);
-    return inside_->begun || inside_->ended;
-  }
-
- private:
-  const std::shared_ptr<Shared> shared_;
-  const std::shared_ptr<Inside> inside_;
-};
-
-base::Result<msg::Event> Series::next() {
-  std::lock_guard lock(shared_->mutex);
-  if (inside_->answers.empty()) return inside_->error;
-  auto answer = std::move(inside_->answers.front());
-  inside_->answers.pop_front();
-  shared_->answers->remove(inside_->tenant, bytes_of(answer));
-  if (++inside_->taken >= kCreditStep && !inside_->ended && shared_->host) {
-    (void)shared_->host->child().send({.type = Type::kCredit, .number = inside_->number, .size = inside_->taken});
-    inside_->taken = 0;
-  }
-  return answer;
-}
-
 class Decoupled final : public sched::DecoupledEngine {
  public:
   Decoupled(std::unique_ptr<Host> host, const FindModel& find, int wake, std::shared_ptr<WaitingAnswers> answers)
       : host_(std::move(host)),
         wake_(wake),
         nested_(find, *host_, wake),
-        shared_(std::make_shared<Shared>(std::move(answers))) {
+        shared_(std::make_shared<DecoupledCalls>(std::move(answers))) {
     shared_->host = host_.get();
     thread_ = std::thread([this] { run(); });
   }
@@ -137,8 +69,8 @@ class Decoupled final : public sched::DecoupledEngine {
   Status turn();
   void rest();
   Status start_next();
-  std::vector<std::shared_ptr<Inside>> take_next();
-  void end_unsent(const std::vector<std::shared_ptr<Inside>>& batch, const Status& why);
+  std::vector<std::shared_ptr<DecoupledCall>> take_next();
+  void end_unsent(const std::vector<std::shared_ptr<DecoupledCall>>& batch, const Status& why);
   Status receive_all();
   Status take(const Message& message);
   Status take_answer(const Message& message);
@@ -157,10 +89,10 @@ class Decoupled final : public sched::DecoupledEngine {
   const std::unique_ptr<Host> host_;
   const int wake_;
   Nested nested_;  // the thread's own, until that has ended
-  const std::shared_ptr<Shared> shared_;
-  std::function<void()> on_answers_;  // under Shared::mutex
-  bool stopping_ = false;             // under Shared::mutex
-  uint64_t next_number_ = 1;          // under Shared::mutex
+  const std::shared_ptr<DecoupledCalls> shared_;
+  std::function<void()> on_answers_;  // under DecoupledCalls::mutex
+  bool stopping_ = false;             // under DecoupledCalls::mutex
+  uint64_t next_number_ = 1;          // under DecoupledCalls::mutex
   // The thread's own.
   bool running_ = false;  // the child has a request that it has not taken
   bool timed_ = false;    // its time runs, until run_until_
@@ -169,7 +101,7 @@ class Decoupled final : public sched::DecoupledEngine {
 };
 
 base::Result<std::unique_ptr<sched::AnswerSeries>> Decoupled::begin(const msg::Call& call) {
-  auto inside = std::make_shared<Inside>();
+  auto inside = std::make_shared<DecoupledCall>();
   inside->call.id = call.id, inside->call.inputs = call.inputs, inside->call.outputs = call.outputs;
   inside->call.parameters = call.parameters, inside->call.queue_timeout = call.queue_timeout;
   inside->call.rows = call.rows, inside->call.trace = call.trace;
@@ -185,7 +117,7 @@ base::Result<std::unique_ptr<sched::AnswerSeries>> Decoupled::begin(const msg::C
     waiting.insert(behind.base(), inside);
   }
   rouse();
-  return std::unique_ptr<sched::AnswerSeries>(std::make_unique<Series>(shared_, std::move(inside)));
+  return make_series(shared_, std::move(inside));
 }
 
 void Decoupled::run() {
@@ -230,8 +162,8 @@ void Decoupled::rest() {
 
 // The most urgent one, and with dynamic batching those behind it of its priority, as many rows as max_batch allows: the
 // model gets all of them in one execute(), and may answer each whenever it likes. Their shapes may differ.
-std::vector<std::shared_ptr<Inside>> Decoupled::take_next() {
-  std::vector<std::shared_ptr<Inside>> batch;
+std::vector<std::shared_ptr<DecoupledCall>> Decoupled::take_next() {
+  std::vector<std::shared_ptr<DecoupledCall>> batch;
   std::lock_guard lock(shared_->mutex);
   auto& waiting = shared_->waiting;
   const uint64_t most =
@@ -275,7 +207,7 @@ Status Decoupled::start_next() {
   return {};
 }
 
-void Decoupled::end_unsent(const std::vector<std::shared_ptr<Inside>>& batch, const Status& why) {
+void Decoupled::end_unsent(const std::vector<std::shared_ptr<DecoupledCall>>& batch, const Status& why) {
   {
     std::lock_guard lock(shared_->mutex);
     for (const auto& inside : batch) {
@@ -335,8 +267,9 @@ Status Decoupled::take_answer(const Message& message) {
     std::lock_guard lock(shared_->mutex);
     auto found = shared_->open.find(answer.call);
     if (found == shared_->open.end()) return {};  // nobody waits for it any more
-    Inside& inside = *found->second;
-    if (Status full = shared_->answers->add(inside.tenant, bytes_of(answer.outputs)); !full.ok()) {
+    DecoupledCall& inside = *found->second;
+    const uint64_t bytes = msg::bytes_of(answer.outputs);
+    if (Status full = shared_->answers->add(inside.tenant, bytes); !full.ok()) {
       answer.kind = AnswerKind::kError, answer.refused = true;
       answer.error = std::move(full), answer.outputs = {};
     }
@@ -345,9 +278,9 @@ Status Decoupled::take_answer(const Message& message) {
       return failure(Code::kInternal, "the process of model '" + spec().name + "' sent more answers than it may");
     answer.outputs.final = answer.kind == AnswerKind::kTensorsAndEnd;
     if (answer.kind == AnswerKind::kOneError)
-      inside.answers.push_back({msg::Failed{std::move(answer.error)}});
+      inside.answers.push_back({{msg::Failed{std::move(answer.error)}}, 0, cost_of(message)});
     else if (!is_end)
-      inside.answers.push_back({std::move(answer.outputs)});
+      inside.answers.push_back({{std::move(answer.outputs)}, bytes, cost_of(message)});
     else
       inside.error = std::move(answer.error);
     if (is_end || answer.kind == AnswerKind::kTensorsAndEnd) inside.ended = true, shared_->open.erase(found);
@@ -394,9 +327,8 @@ class Instances final : public sched::DecoupledEngine {
 }  // namespace
 
 base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
-                                                                     const FindModel& find,
-                                                                     const base::MemoryLedger* memory) {
-  const auto answers = std::make_shared<WaitingAnswers>(memory);
+                                                                     const FindModel& find, AnswerLimit limit) {
+  const auto answers = std::make_shared<WaitingAnswers>(limit);
   std::vector<std::unique_ptr<Decoupled>> all;
   for (auto& host : hosts) {
     const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -7,15 +7,14 @@
 
 #include "engines/process/engine.h"
 #include "engines/process/host.h"
+#include "engines/process/waiting_answers.h"
 #include "sched/decoupled_engine.h"
 
 namespace weir::process {
 
-// One instance for each host; `hosts` must not be empty. A call goes to the instance with the fewest calls. `memory`:
-// of what answers take (WaitingAnswers), or null. Errors: RESOURCE_EXHAUSTED if the process has no file descriptor
-// left.
+// One instance for each host; `hosts` must not be empty. A call goes to the instance with the fewest calls. `limit`:
+// of what their answers take (WaitingAnswers). Errors: RESOURCE_EXHAUSTED if the process has no file descriptor left.
 base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
-                                                                     const FindModel& find,
-                                                                     const base::MemoryLedger* memory);
+                                                                     const FindModel& find, AnswerLimit limit);
 
 }  // namespace weir::process

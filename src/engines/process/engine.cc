@@ -99,7 +99,7 @@ base::Result<Loaded> start(const msg::ModelSpec& wanted, HostOptions options, co
   for (const auto& host : hosts)
     if (host->child().over()) return host->child().why();
   if (!hosts.front()->spec().decoupled) return make_batched(std::move(hosts.front()), form, place);
-  auto decoupled = make_decoupled(std::move(hosts), place.find, place.slabs.ledger());
+  auto decoupled = make_decoupled(std::move(hosts), place.find, {place.slabs.ledger(), place.options.share});
   if (!decoupled) return decoupled.error();
   return Loaded(std::move(*decoupled));
 }

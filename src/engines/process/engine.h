@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/client.h"
 #include "base/status.h"
 #include "engines/process/custom_metrics.h"
 #include "msg/call.h"
@@ -27,6 +28,7 @@ struct Options {
   std::string interpreter = "python3";  // of engine `python`; needs numpy
   // Starts this program as the child of load_isolated(); the engine's and the model's names follow.
   std::vector<std::string> engine_command{};
+  base::ShareRule share{};  // of all memory that the answers of one client may take: limits.client_share
 };
 
 // A model that other models may send requests to. `keeps` holds it loaded.

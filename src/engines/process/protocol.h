@@ -90,6 +90,9 @@ inline constexpr uint32_t kKept = 1;  // the model still uses the inputs: the se
 // Flags of kAnswers, kAnswer and kReturned.
 inline constexpr uint32_t kCounted = 4;  // the model has sent kMetric… on descriptor 5 before
 
+// Flags of kAnswer.
+inline constexpr uint32_t kLarge = 16;  // it costs cost_of() of the credit, and not one
+
 // Flags of kLoadModel.
 inline constexpr uint32_t kMore = 8;  // the document goes on in the next packet
 
@@ -111,8 +114,10 @@ enum class AnswerKind : uint8_t {
 inline constexpr const char* kIterative = "\x1fiterative_sequence";
 
 // Answers that a child may send to one call of a decoupled model before it gets kCredit, and that it gets to a call of
-// its own before it has sent kTook.
+// its own before it has sent kTook. An answer may go while there is any credit, and one with kLarge may leave less than
+// none: so a child that sets it on large answers is not far ahead in bytes either.
 inline constexpr uint32_t kWindow = 16;
+inline constexpr uint64_t kLargePart = 64 << 10;
 
 struct Message {
   Type type{};
@@ -120,5 +125,10 @@ struct Message {
   uint64_t number = 0, offset = 0, size = 0;
 };
 static_assert(sizeof(Message) == 32);
+
+// The cost of a kAnswer, which it takes of the credit, where `offset` and `size` lie in the region.
+inline uint32_t cost_of(const Message& answer) {
+  return 1 + ((answer.flags & kLarge) != 0 ? uint32_t((answer.offset + answer.size) / kLargePart) : 0);
+}
 
 }  // namespace weir::process

@@ -737,11 +737,12 @@ KEPT = 1
 MANY = 2
 COUNTED = 4
 MORE = 8
+LARGE = 16
 METRIC_FAMILY, METRIC, METRIC_VALUE, METRIC_INCREMENT, METRIC_SET, METRIC_OBSERVE, FORGET_FAMILY, LOAD_MODEL, UNLOAD_MODEL, \
     MODEL_READY = range(64, 74)
 LONGEST_PART = 32 << 10
 PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
-WINDOW = 16
+WINDOW, LARGE_PART = 16, 64 << 10
 MOST_LATER = 1024
 UNIT = '\x1f'
 ITERATIVE = UNIT + 'iterative_sequence'  # a parameter that configurations cannot have: the server's word (protocol.h)
@@ -1216,7 +1217,10 @@ class Worker:
             if sender.number not in self.cancelled:
                 place = self.write([(sender.number, kind, response, sender.outputs)])
                 self.taken = False
-                self.send(ANSWER, side.take_counted(), **place)
+                beyond_one = (place['offset'] + place['size']) // LARGE_PART  # of the credit; it may leave less than none
+                with self.changed:
+                    sender.credit -= beyond_one
+                self.send(ANSWER, side.take_counted() | (LARGE if beyond_one else 0), **place)
                 self.pump(lambda: self.taken)
 
     # requests to other models

@@ -213,7 +213,8 @@ Message next_order() {
 
 // A stream of answers to one call, and what the server says meanwhile.
 struct Stream {
-  uint64_t call = 0, credit = kWindow;
+  uint64_t call = 0;
+  int64_t credit = kWindow;
   bool cancelled = false;
 
   // Receives until it is so.
@@ -221,7 +222,7 @@ struct Stream {
     for (;;) {
       const Message message = receive_order();
       if (message.type == Type::kRun) later.push_back(message);
-      if (message.type == Type::kCredit && message.number == call) credit += message.size;
+      if (message.type == Type::kCredit && message.number == call) credit += int64_t(message.size);
       if (message.type == Type::kCancel && message.number == call) cancelled = true;
       if (message.type == type || (cancelled && type != Type::kTaken)) return;
     }
@@ -247,7 +248,7 @@ void stream(const Message& run) {
   Stream state{run.number};
   const bool falsely = what == "long ones falsely" && values.size() > kWindow;
   for (size_t i = 0; i <= values.size() && !state.cancelled; ++i) {
-    while (state.credit == 0 && !state.cancelled && what != "unbridled") state.wait(Type::kCredit);
+    while (state.credit <= 0 && !state.cancelled && what != "unbridled") state.wait(Type::kCredit);
     if (state.cancelled) return;
     Writer document;
     document.put(uint32_t(1));
@@ -264,7 +265,9 @@ void stream(const Message& run) {
       document.put(uint32_t(1));
       put_tensor(document, {"y", msg::DType::kFp32, falsely ? msg::Shape{1, 1} : msg::Shape{1}, 0, sizeof(float)});
     }
-    send_document(Type::kAnswer, 0, document, 64);
+    const bool large = what == "large";
+    send_document(Type::kAnswer, 0, document, large ? 8 * kLargePart : 64, large ? kLarge : 0);
+    if (large) state.credit -= 8;
     state.wait(Type::kTaken);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engines/process/decoupled_call.h"
 #include "engines/process/waiting_answers.h"
 #include "process_lab.h"
 
@@ -69,7 +70,7 @@ struct DecoupledProcessTest : ProcessTest {
 
 TEST(WaitingAnswersTest, OnceMemoryIsScarceAClientHasAShareOfIt) {
   base::MemoryLedger memory(1000);
-  WaitingAnswers answers(&memory);
+  WaitingAnswers answers({&memory, {}});
   EXPECT_TRUE(answers.add(1, 400).ok()) << "less than half is in use";
   memory.add(base::MemoryKind::kSlabs, 600);
   EXPECT_EQ(Code::kResourceExhausted, answers.add(1, 1).code);
@@ -93,6 +94,50 @@ TEST_F(DecoupledProcessTest, AnswersComeOneByOneAndWithinTheWindow) {
     EXPECT_EQ("OK: ", text_of(streamed.end));
     ASSERT_EQ(n, streamed.values.size());
     for (size_t i = 0; i < n; ++i) EXPECT_EQ(float(i), streamed.values[i]);
+  }
+}
+
+TEST(WaitingAnswersTest, TheShareIsASetting) {
+  base::MemoryLedger memory(1000);
+  memory.add(base::MemoryKind::kSlabs, 600);
+  WaitingAnswers answers({&memory, {.percent = 10}});
+  EXPECT_TRUE(answers.add(1, 100).ok());
+  EXPECT_NE(std::string::npos, answers.add(1, 1).text.find("limits.client_share"));
+  WaitingAnswers unlimited({&memory, {.percent = 100}});
+  EXPECT_TRUE(unlimited.add(1, 10'000).ok());
+}
+
+TEST_F(DecoupledProcessTest, AnswersWaitUntilThePeerHasTakenThem) {
+  base::MemoryLedger memory(1000);
+  memory.add(base::MemoryKind::kSlabs, 900);
+  auto all = std::make_shared<WaitingAnswers>(AnswerLimit{&memory, {}});
+  auto calls = std::make_shared<DecoupledCalls>(all);
+  auto call = std::make_shared<DecoupledCall>();
+  call->tenant = 1;
+  auto series = make_series(calls, call);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(all->add(1, 125).ok());
+    call->answers.push_back({{msg::Outputs{}}, 125});
+  }
+  ASSERT_TRUE(series->next());
+  EXPECT_FALSE(all->add(1, 1).ok()) << "it is on its way";
+  series->note_room();
+  EXPECT_TRUE(all->add(1, 100).ok());
+  all->remove(1, 100);
+  ASSERT_TRUE(series->next());
+  EXPECT_EQ(1u, all->tenants());
+  series.reset();
+  EXPECT_EQ(0u, all->tenants());
+}
+
+TEST_F(DecoupledProcessTest, ALargeAnswerCostsMoreOfTheChildsCredit) {
+  auto model = decoupled("large");
+  ASSERT_TRUE(model);
+  for (size_t n : {1, 5, 100}) {
+    auto series = begin(*model, n);
+    auto streamed = all(*series);
+    EXPECT_EQ("OK: ", text_of(streamed.end));
+    EXPECT_EQ(n, streamed.values.size());
   }
 }
 

@@ -1,0 +1,53 @@
+// DecoupledCall: a call inside a decoupled model's process, and its answers between the two threads that use it:
+// the engine's (decoupled.cc), which receives them, and the Inbox's, which takes them from the series.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/status.h"
+#include "engines/process/host.h"
+#include "engines/process/waiting_answers.h"
+#include "msg/call.h"
+#include "sched/decoupled_engine.h"
+
+namespace weir::process {
+
+// All of it is under DecoupledCalls::mutex, but `call`, which does not change.
+struct DecoupledCall {
+  struct Answer {
+    msg::Event event;
+    uint64_t bytes = 0;
+    uint32_t cost = 1;  // of the child's credit
+  };
+  uint64_t number = 0;
+  msg::Call call;  // what the child is told of it
+  uint64_t tenant = 0;
+  std::deque<Answer> answers;
+  base::Status error;          // behind them, the last one
+  uint32_t level = 1;          // of priority
+  uint32_t taken = 0;          // answers since the child was last given credit
+  uint32_t owed = 0;           // and the credit for them
+  uint64_t with_the_peer = 0;  // bytes of answers that have been taken, and that the peer has not
+  bool begun = false, ended = false, abandoned = false;
+};
+
+// The calls of an instance: the engine's and its series', whichever is destroyed first.
+struct DecoupledCalls {
+  explicit DecoupledCalls(std::shared_ptr<WaitingAnswers> all) : answers(std::move(all)) {}
+  std::mutex mutex;
+  Host* host = nullptr;                                     // null: the engine is gone
+  std::deque<std::shared_ptr<DecoupledCall>> waiting;       // the most urgent first
+  std::map<uint64_t, std::shared_ptr<DecoupledCall>> open;  // the child has them
+  const std::shared_ptr<WaitingAnswers> answers;            // of all calls of all instances
+  base::Status over;
+};
+
+// The answers of a call that is one of `calls`.
+std::unique_ptr<sched::AnswerSeries> make_series(std::shared_ptr<DecoupledCalls> calls,
+                                                 std::shared_ptr<DecoupledCall> call);
+
+}  // namespace weir::process
