@@ -257,7 +257,7 @@ def large_answers():
 
 @attack(seconds=35, quick=8, repository=large_answers, flags=PYTHON, quick_env=SMALL)
 def decoupled_unread(target):
-    """300 clients of a decoupled model whose answers, without end, have 8 MB each, that read nothing, or leave: there are 16 answers for each ahead."""
+    """300 clients of a decoupled model whose answers, without end, have 8 MB each, that read nothing, or leave."""
     more_descriptors()
     chance, peers, begun, statuses = random.Random(55), [], 0, {}
     request = wants('counter', -1, shape=(1,)).replace(b'"N"', b'"X"')
