@@ -85,7 +85,7 @@ void Answer::Choice::prompted(const msg::Token& token) {
   const Request& request = answer_.request_;
   if (answer_.echoes_prompt() && request.logprobs)
     delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
-  if (request.prompt_logprobs) {
+  if (request.prompt_logprobs && !answer_.keep(*this, token)) {
     if (!prompt_logprobs.empty()) prompt_logprobs += ',';
     write_prompt_logprob(prompt_logprobs, answer_.form_, token.id, *token.details, *request.prompt_logprobs);
   }
@@ -109,7 +109,8 @@ void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
   }
   if (token.details) {
     if (token.details->has_logprob) logprob += token.details->logprob;
-    if (request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
+    if (request.logprobs && !answer_.keep(*this, token))
+      delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
     if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   }
   if (state == text::Completion::State::kStopped || has_all_calls()) return stopped(from);
@@ -232,7 +233,7 @@ ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector
   choice.prompt_tokens = uint32_t(ids.size());
   if (!request_.functions.empty()) choice.end.form = CallForm::kFunction;
   choice.delta.text = prompt.echo;
-  if (request_.token_ids) write_ids(choice.prompt_ids, ids);
+  if (request_.token_ids && !request_.native.answers) write_ids(choice.prompt_ids, ids);
   auto generation = std::make_unique<msg::Generation>();
   generation->append = std::move(ids);
   generation->images = prompt.images;
@@ -275,7 +276,7 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   generation.readouts = request_.readout_ranges;
   if (request_.readouts) generation.readouts.push_back({prompt, kEver});
   if (!generation.readouts.empty() && spec.concepts.empty()) return refuse("readouts", "readouts: this model has none");
-  generation.cache_salt = cache_salt(request_.cache_salt);
+  generation.cache_salt = cache_salt(state_, request_.cache_salt);
   if (request_.grammar) generation.constraint = request_.grammar->start(marshal::end_ids(request_.params, spec));
   if (request_.filter) generation.constraint = text::start_filter(request_.filter, std::move(generation.constraint));
   return {};

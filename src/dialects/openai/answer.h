@@ -102,6 +102,8 @@ class Answer : public wire::ExchangeListener {
   // Stores that JSON, where the request wants it.
   void keep_chat(std::string_view json) const;
   std::string new_id();  // the client's request_id, or a random one
+  // A token with the details that the request asks for: true where it keeps them itself, and not in OpenAI's form.
+  virtual bool keep(Choice&, const msg::Token&) { return false; }
   // In which of OpenAI's forms logprobs are kept.
   virtual Kind logprob_form() const { return kind_; }
   // The id of a call of a tool, as this API has it; at random.
@@ -121,6 +123,7 @@ class Answer : public wire::ExchangeListener {
   const Kind kind_;
   Request request_;
   std::deque<Choice> choices_;  // by index
+  std::shared_ptr<const msg::TextSpec> spec_;
   TokenForm form_;
   std::string model_;  // as the answer calls it
 
@@ -134,7 +137,6 @@ class Answer : public wire::ExchangeListener {
   void write_choice(const Choice& choice, size_t index, std::string& out) const;
   void write_prompt(const Choice& choice, std::string& out) const;
 
-  std::shared_ptr<const msg::TextSpec> spec_;
   std::string id_, head_;
   int64_t created_ = 0;
   wire::GatheredAnswer gathered_;

@@ -61,6 +61,26 @@ std::string ollama_error_json(std::string_view text) {
   return out += '}';
 }
 
+std::string_view tgi_type_of(int status) {
+  switch (status) {
+    case 401:
+    case 403: return "unauthorized";
+    case 404: return "not_found";
+    case 429:
+    case 503: return "overloaded";
+    default: return status < 500 ? "validation" : "generation";
+  }
+}
+
+std::string tgi_error_json(int status, std::string_view text) {
+  std::string out = "{\"error\":";
+  marshal::write_string(out, text);
+  return (((out += ",\"error_type\":\"") += tgi_type_of(status)) += "\"}");
+}
+
+// A request that is wrong has 422 there.
+int tgi_status(int status) { return status == 400 ? 422 : status; }
+
 std::string_view anthropic_type_of(int status) {
   switch (status) {
     case 401: return "authentication_error";
@@ -157,6 +177,10 @@ std::string error_json(const ApiError& error) {
   return error_json(message_of(error.status), base::http_status(error.status), error.param, code_of(error));
 }
 
+std::string tgi_error_json(const base::Status& status) {
+  return tgi_error_json(base::http_status(status), message_of(status));
+}
+
 std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text) {
   std::string out = "{\"type\":\"error\",\"error\":{" + anthropic_members(status, text);
   return end_anthropic_error(out, exchange);
@@ -172,6 +196,7 @@ void respond(wire::Exchange& exchange, const ApiError& error) {
   const int status = base::http_status(error.status);
   const std::string_view protocol = exchange.record().protocol;
   if (protocol == kOllama) return send(exchange, status, ollama_error_json(message_of(error.status)));
+  if (protocol == kTgi) return send(exchange, tgi_status(status), tgi_error_json(error.status));
   if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(exchange, error));
   send(exchange, status, error_json(error));
 }
@@ -180,7 +205,7 @@ void respond(wire::Exchange& exchange, const ApiError& error) {
 void respond_status(wire::Exchange& exchange, int status, std::string_view text) {
   const std::string_view protocol = exchange.record().protocol;
   constexpr std::string_view kNoRoute = "http";
-  if (protocol != kNoRoute && protocol != kProtocol && protocol != kAnthropic)
+  if (protocol != kNoRoute && protocol != kProtocol && protocol != kAnthropic && protocol != kSglang)
     return wire::respond_error(exchange, status, text);
   if (exchange.request().fields.has("anthropic-version")) return respond_anthropic_status(exchange, status, text);
   send_status(exchange, status, error_json(text, status, {}, {}));
@@ -188,6 +213,10 @@ void respond_status(wire::Exchange& exchange, int status, std::string_view text)
 
 void respond_ollama_status(wire::Exchange& exchange, int status, std::string_view text) {
   send_status(exchange, status, ollama_error_json(text));
+}
+
+void respond_tgi_status(wire::Exchange& exchange, int status, std::string_view text) {
+  send_status(exchange, tgi_status(status), tgi_error_json(status, text));
 }
 
 void respond_anthropic_status(wire::Exchange& exchange, int status, std::string_view text) {

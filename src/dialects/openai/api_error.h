@@ -3,8 +3,10 @@
 //   400 invalid_request_error     401 … code invalid_api_key      404 … code model_not_found
 //   429 rate_limit_error, with Retry-After                        500, 503, 504 server_error
 // A prompt that does not fit the context is 400 with code context_length_exceeded. Under the routes of Ollama's API the
-// body is {"error":"…"}, under those of Anthropic's {"type":"error","error":{"type","message"},"request_id"}, with
-// "details":{"error_code","unsupported":[…]} in it where clients know another way.
+// body is {"error":"…"}, in Text
+// Generation Inference's {"error":"…","error_type":"validation"}, where 422 stands for 400, under those of Anthropic's
+// {"type":"error","error":{"type","message"},"request_id"}, with "details":{"error_code","unsupported":[…]} in it where
+// clients know another way.
 #pragma once
 
 #include <span>
@@ -40,6 +42,8 @@ inline ApiError refuse(base::Status status) { return {std::move(status), {}, {}}
 inline constexpr std::string_view kNoThreads = "thread_unsupported_request";
 
 std::string error_json(const ApiError& error);
+// `{"error":…,"error_type":…}` of TGI.
+std::string tgi_error_json(const base::Status& status);
 // `{"type":"error",…}` of Anthropic's API, with the request's id.
 std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text);
 // Anthropic's clients look for the request's id in the field "request-id".
@@ -49,6 +53,7 @@ void respond(wire::Exchange& exchange, const ApiError& error);
 // wire::Router::ErrorForm, of each API.
 void respond_status(wire::Exchange& exchange, int status, std::string_view text);
 void respond_ollama_status(wire::Exchange& exchange, int status, std::string_view text);
+void respond_tgi_status(wire::Exchange& exchange, int status, std::string_view text);
 void respond_anthropic_status(wire::Exchange& exchange, int status, std::string_view text);
 
 }  // namespace weir::openai

@@ -144,7 +144,7 @@ class Embeddings final : public wire::ExchangeListener {
     call.generation->aim = msg::Aim::kEmbed;
     call.generation->append = std::move(input.ids);
     call.generation->max_tokens = 0;
-    call.generation->cache_salt = cache_salt(request_.cache_salt);
+    call.generation->cache_salt = cache_salt(state_, request_.cache_salt);
   }
 
   // The first `dimensions` of them.

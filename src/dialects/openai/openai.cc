@@ -13,6 +13,7 @@
 #include "dialects/openai/chats/chats.h"
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/endpoints.h"
+#include "dialects/openai/generate/generate.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/compaction.h"
@@ -149,6 +150,21 @@ constexpr Row kAnthropicRows[] = {
     {"POST", "/v1/messages", anthropic::messages, Permission::kInfer},
     {"POST", "/v1/messages/count_tokens", anthropic::count_tokens, Permission::kInfer},
 };
+constexpr Row kSglangRows[] = {
+    {"POST", "/generate", generate::generate, Permission::kInfer},  // TGI's, too
+    {"GET", "/health_generate", generate::health_generate, Permission::kInfer},
+    {"GET", "/get_model_info", generate::model_info, Permission::kRead},
+    {"GET", "/model_info", generate::model_info, Permission::kRead},
+    {"GET", "/get_server_info", generate::server_info, Permission::kRead},
+    {"GET", "/server_info", generate::server_info, Permission::kRead},
+    {"GET", "/flush_cache", generate::flush_cache, Permission::kAdmin},
+    {"POST", "/flush_cache", generate::flush_cache, Permission::kAdmin},
+};
+constexpr Row kTgiRows[] = {
+    {"POST", "/generate_stream", generate::generate_stream, Permission::kInfer},
+    {"POST", "/invocations", generate::invocations, Permission::kInfer},
+    {"GET", "/info", generate::info, Permission::kRead},
+};
 constexpr Row kAtRoot[] = {
     {"POST", "/tokenize", tokenize, Permission::kInfer},
     {"POST", "/detokenize", detokenize, Permission::kInfer},
@@ -227,7 +243,12 @@ Found find_model(OpenAiState& state, Exchange& exchange, std::string_view name, 
   return {*found, {}};
 }
 
-uint64_t cache_salt(std::string_view salt) { return salt.empty() ? 0 : base::hash64(base::process_key(), salt) | 1; }
+uint64_t cache_salt(const OpenAiState& state, std::string_view salt) {
+  const uint64_t epoch = state.load.cache_epoch.load(std::memory_order_relaxed);
+  if (salt.empty() && epoch == 0) return 0;
+  const std::string own = epoch == 0 ? std::string(salt) : std::to_string(epoch) + '\n' + std::string(salt);
+  return base::hash64(base::process_key(), own) | 1;
+}
 
 std::string random_id(bus::Bus& bus, size_t digits) {
   uint64_t random[2] = {bus.env().random(), bus.env().random()};
@@ -298,6 +319,12 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
     router.error_form(path, respond_status);
   for (const Row& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);
+  for (const Row& row : kSglangRows) parts_->add(router, "", row, kSglang);
+  for (const Row& row : kTgiRows) parts_->add(router, "", row, kTgi);
+  for (const char* path : {"/generate", "/health_generate", "/get_model_info", "/model_info", "/get_server_info",
+                           "/server_info", "/flush_cache"})
+    router.error_form(path, respond_status);
+  for (const char* path : {"/generate_stream", "/invocations", "/info"}) router.error_form(path, respond_tgi_status);
   for (const Row& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);
   router.error_form("/v1/messages", respond_anthropic_status);
 }

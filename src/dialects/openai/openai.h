@@ -58,9 +58,10 @@ struct Options {
   base::ShardId shard{};
 };
 
-// Requests for text under way, on all shards.
+// The numbers that all shards share.
 struct Load {
-  std::atomic<int64_t> running{0};
+  std::atomic<int64_t> running{0};       // requests for text under way
+  std::atomic<uint64_t> cache_epoch{0};  // how often the cache of prompts was flushed
 };
 
 class Openai {

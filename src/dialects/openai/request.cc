@@ -13,7 +13,6 @@ using marshal::JsonCursor;
 
 constexpr auto kParams = marshal::Protocol::kOpenAi;
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMaxBestOf = 20;  // as OpenAI has it
 constexpr size_t kMaxName = 256, kMaxText = size_t(1) << 30;
 
 // One request object, member by member; each function consumes one value.

@@ -27,6 +27,7 @@ namespace weir::openai {
 enum class Kind : uint8_t { kChat, kCompletion, kEmbedding, kTokenize };
 
 inline constexpr size_t kMaxChoices = 128;                            // of one request, for one prompt or several
+inline constexpr int64_t kMaxBestOf = 20;                             // as OpenAI has it
 inline constexpr size_t kMaxInputs = 2048;                            // texts of one embeddings request
 inline constexpr size_t kMaxBadWords = 256, kMaxBadWordBytes = 4096;  // of all of them
 // Alternatives per position.
@@ -59,6 +60,17 @@ struct ClientTool {
   std::string shown;  // to the model
   std::string name, name_space;
   bool custom = false;
+};
+
+// How answers of /generate are written (generate/).
+struct NativeForm {
+  bool answers = false;            // it is such a request
+  bool list = false;               // a list of answers, also where it is one
+  bool details = false;            // TGI: of the tokens, and of the end
+  bool full_text = false;          // TGI: the prompt stands before the text
+  bool token_texts = false;        // SGLang: beside the ids of logprobs
+  uint32_t logprob_start = 0;      // SGLang: the first position of the prompt whose logprob is told
+  std::vector<std::string> ids{};  // SGLang: of the answer to each prompt
 };
 
 struct Request {
@@ -135,6 +147,7 @@ struct Request {
   EmbeddingForm embedding_form = EmbeddingForm::kOpenAi;
   std::optional<uint32_t> dimensions;
   bool token_strings = false;  // of /tokenize
+  NativeForm native;
 };
 
 // Errors: 400 naming the member.

@@ -14,7 +14,7 @@ namespace weir::openai {
 
 inline constexpr std::string_view kProtocol = "openai";
 // These APIs are read as OpenAI's (translation.h), and have answers and errors of their own.
-inline constexpr std::string_view kOllama = "ollama", kAnthropic = "anthropic";
+inline constexpr std::string_view kOllama = "ollama", kAnthropic = "anthropic", kSglang = "sglang", kTgi = "tgi";
 
 struct OpenAiState {
   bus::Bus& bus;
@@ -38,8 +38,9 @@ std::string_view name_in_answer(std::string_view asked, std::string_view own);
 // A model's description of its tokens; null for models of tensors alone.
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec);
 
-// Which prompts of one tenant may share cached beginnings: those of the same `salt` text. 0 without one.
-uint64_t cache_salt(std::string_view salt);
+// Which prompts of one tenant may share cached beginnings: those of the same `salt` text, that were computed since the
+// cache was flushed. 0 without one, where it never was.
+uint64_t cache_salt(const OpenAiState& state, std::string_view salt);
 
 // Hexadecimal digits for the id of an answer, at most 32.
 std::string random_id(bus::Bus& bus, size_t digits);

@@ -1,0 +1,240 @@
+// Answers in SGLang's form:
+//
+//   {"text":…,"output_ids":[…],"meta_info":{"id","finish_reason","prompt_tokens","completion_tokens","cached_tokens",…}}
+//   finish_reason   {"type":"stop","matched":<id or text>}, {"type":"length","length":n}, {"type":"abort",…} or null
+//   logprobs        "input_token_logprobs", "output_token_logprobs": [[logprob,id,text or null],…], and of each of them
+//                   the likeliest as "…_top_logprobs": [[[logprob,id,text or null],…],…]
+// Several texts, or n > 1, have a list of these. A stream's events have all of an answer so far, with "index" where
+// there are several; the last is [DONE]. Because each event replaces the one before it, a peer that reads slowly gets
+// fewer of them: at most one answer waits beyond what the connection holds.
+#include "dialects/openai/api_error.h"
+#include "dialects/openai/generate/generate.h"
+#include "marshal/json_pieces.h"
+#include "marshal/json_tensor.h"
+#include "wire/answer_flow.h"
+#include "wire/quiet_timer.h"
+#include "wire/sse.h"
+
+namespace weir::openai::generate {
+namespace {
+
+using wire::Exchange;
+
+class SglangAnswer final : public Answer {
+ public:
+  SglangAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
+      : Answer(state, exchange, kind, std::move(request)), own_id_(new_id()) {
+    if (request_.stream) quiet_.start();
+  }
+
+  void on_drain(Exchange&) override {
+    for (Choice& choice : choices_) choice.call.repay();
+    flush();
+  }
+  void on_close(Exchange&, bool) override {
+    quiet_.stop();
+    leave();
+  }
+
+ private:
+  // JSON elements, each with a comma before it.
+  struct Logprobs {
+    std::string own, top;
+  };
+  struct Kept {
+    Logprobs input, output;
+    uint32_t last_id = 0;
+    uint64_t charged = 0;
+    bool due = false;  // the peer has not been told of all
+  };
+
+  Kept& kept(const Choice& choice) {
+    if (kept_.size() <= choice.index()) kept_.resize(choice.index() + 1);
+    return kept_[choice.index()];
+  }
+
+  bool keep(Choice& choice, const msg::Token& token) override {
+    Kept& all = kept(choice);
+    if (!token.prefill)
+      add(all.output, token, *request_.logprobs);
+    else if (token.position >= request_.native.logprob_start)
+      add(all.input, token, *request_.prompt_logprobs);
+    return true;
+  }
+
+  void add(Logprobs& out, const msg::Token& token, uint32_t alternatives) const {
+    const msg::TokenDetails& details = *token.details;
+    out.own += ',';
+    write_entry(out.own, token.id, details.has_logprob ? &details.logprob : nullptr, details, 0);
+    if (alternatives == 0) return;
+    out.top += details.has_logprob ? ",[" : ",null";
+    if (!details.has_logprob) return;
+    for (size_t i = 0; i < details.top.size() && i < alternatives; ++i) {
+      if (i > 0) out.top += ',';
+      write_entry(out.top, details.top[i].id, &details.top[i].logprob, details, i + 1);
+    }
+    out.top += ']';
+  }
+  void write_entry(std::string& out, uint32_t id, const float* logprob, const msg::TokenDetails& details,
+                   size_t place) const {
+    out += '[';
+    if (logprob)
+      write_logprob(out, *logprob);
+    else
+      out += "null";
+    out += ',' + std::to_string(id) + ',';
+    if (request_.native.token_texts)
+      marshal::write_string(out, bytes_of(form_, id, details, place));
+    else
+      out += "null";
+    out += ']';
+  }
+
+  void grew(Choice& choice) override {
+    Kept& all = kept(choice);
+    const Logprobs &in = all.input, &out = all.output;
+    if (!choice.delta.ids.empty()) all.last_id = choice.delta.ids.back();
+    uint64_t bytes = in.own.size() + in.top.size() + out.own.size() + out.top.size();
+    if (request_.stream) bytes += bytes + choice.delta.weight();  // one event has all of it
+    if (!charge(choice) || !charge_bytes(all.charged, bytes)) return fail(wire::no_room_for_answer());
+    all.due = !choice.delta.ids.empty();
+    flush();
+  }
+  void ended(Choice& choice) override {
+    Kept& all = kept(choice);
+    if (!choice.delta.ids.empty()) all.last_id = choice.delta.ids.back();
+    all.due = true;
+  }
+  void over() override {
+    over_ = true;
+    if (request_.stream) return flush();
+    if (!charge_written()) return failed(wire::no_room_for_answer());
+    std::string out;
+    if (several()) out += '[';
+    for (const Choice& choice : choices_) {
+      if (choice.index() > 0) out += ',';
+      write_answer(choice, out);
+    }
+    if (several()) out += ']';
+    finish_written(std::move(out));
+  }
+  void failed(const base::Status& status) override {
+    quiet_.stop();
+    if (!exchange_.responding()) return respond(exchange_, refuse(status));
+    exchange_.record().set_outcome(status);
+    send("data: " + error_json(refuse(status)) + "\n\n");
+    finish();
+  }
+
+  bool several() const { return request_.native.list || choices_.size() > 1; }
+
+  // As many events as the peer has room for.
+  void flush() {
+    if (!request_.stream || done_) return;
+    for (Choice& choice : choices_) {
+      if (!kept(choice).due) continue;
+      if (exchange_.responding() && !exchange_.has_room()) return;
+      kept(choice).due = false;
+      open();
+      std::string frame = "data: ";
+      write_answer(choice, frame);
+      send(std::move(frame += "\n\n"));
+    }
+    if (over_) finish();
+  }
+
+  void open() {
+    if (exchange_.responding()) return;
+    wire::Response response = wire::stream_head();
+    add_timing(exchange_, response.fields);
+    exchange_.head(std::move(response));
+  }
+  void send(std::string frame) {
+    quiet_.sent();
+    exchange_.body(base::Bytes::adopt(std::move(frame)));
+  }
+  void ping() {
+    open();
+    std::string comment;
+    wire::append_sse_comment(comment);
+    send(std::move(comment));
+  }
+  void finish() {
+    done_ = true;
+    quiet_.stop();
+    send("data: [DONE]\n\n");
+    exchange_.end();
+  }
+
+  void write_answer(const Choice& choice, std::string& out) {
+    out.reserve(out.size() + choice.delta.weight() + choice.delta.text.size() / 4 + 512);
+    out += "{\"text\":";
+    marshal::write_string(out, choice.delta.text);
+    out += ",\"output_ids\":";
+    write_ids(out, choice.delta.ids);
+    out += ",\"meta_info\":{\"id\":";
+    marshal::write_string(out, id_of(choice));
+    write_finish(choice, out);
+    out += ",\"prompt_tokens\":" + std::to_string(choice.prompt_tokens);
+    out += ",\"completion_tokens\":" + std::to_string(choice.completion_tokens);
+    out += ",\"cached_tokens\":" + std::to_string(choice.cached_tokens);
+    write_logprobs(kept(choice), out);
+    if (choice.end.why != End::Why::kNone) {
+      out += ",\"e2e_latency\":";
+      marshal::write_number(out, std::chrono::duration<double>(exchange_.record().took(exchange_.now())).count());
+    }
+    out += '}';
+    if (request_.stream && several()) out += ",\"index\":" + std::to_string(choice.index());
+    out += '}';
+  }
+
+  std::string id_of(const Choice& choice) const {
+    const uint32_t each = request_.candidates(), prompt = choice.index() / each;
+    const auto& ids = request_.native.ids;
+    std::string id = prompt < ids.size() ? ids[prompt] : own_id_;
+    if (ids.empty() && choices_.size() > 1) return id += '_' + std::to_string(choice.index());
+    return each > 1 ? id += '_' + std::to_string(choice.index() % each) : id;
+  }
+
+  void write_finish(const Choice& choice, std::string& out) {
+    out += ",\"finish_reason\":";
+    switch (choice.end.why) {
+      case End::Why::kNone: out += "null"; break;
+      case End::Why::kLength:
+        out += R"({"type":"length","length":)" + std::to_string(choice.completion_tokens) + '}';
+        break;
+      case End::Why::kFiltered: out += R"({"type":"abort","message":"a filter of contents has ended it"})"; break;
+      case End::Why::kStop:
+        out += R"({"type":"stop","matched":)";
+        out += choice.end.stop_reason.empty() ? std::to_string(kept(choice).last_id) : choice.end.stop_reason;
+        out += '}';
+    }
+  }
+
+  void write_logprobs(const Kept& all, std::string& out) const {
+    if (!request_.logprobs) return;
+    write_list(out, "input_token_logprobs", all.input.own);
+    write_list(out, "output_token_logprobs", all.output.own);
+    if (*request_.logprobs == 0) return;
+    write_list(out, "input_top_logprobs", all.input.top);
+    write_list(out, "output_top_logprobs", all.output.top);
+  }
+  static void write_list(std::string& out, std::string_view name, std::string_view elements) {
+    ((out += ",\"") += name) += "\":[";
+    if (!elements.empty()) out += elements.substr(1);
+    out += ']';
+  }
+
+  const std::string own_id_;
+  std::vector<Kept> kept_;  // by choice
+  bool over_ = false, done_ = false;
+  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> sglang_answer(OpenAiState& state, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<SglangAnswer>(state, exchange, kind, std::move(request));
+}
+
+}  // namespace weir::openai::generate
