@@ -35,7 +35,8 @@ BODIES = {
     **{f'/v1/{what}_lora_adapter': {'lora_name': MODEL, 'lora_path': 'x', 'base_model_name': MODEL} for what in ('load', 'unload')},
     '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/embed': {'model': MODEL, 'inputs': 'a'},
     **{path: {'model': MODEL, 'texts': ['a']} for path in ('/v1/embed', '/v2/embed')}, '/tokenize': {'model': MODEL, 'prompt': 'a'},
-    '/detokenize': {'model': MODEL, 'tokens': [1]},
+    '/detokenize': {'model': MODEL, 'tokens': [1]}, '/generate': {'model': MODEL, 'text': 'a'},
+    **{path: {'model': MODEL, 'inputs': 'a'} for path in ('/generate_stream', '/invocations')},
     '/api/chat': CHAT, '/api/generate': {'model': MODEL, 'prompt': 'a', 'stream': False}, '/api/embed': {'model': MODEL, 'input': 'a'},
     '/api/embeddings': {'model': MODEL, 'prompt': 'a'}, '/api/show': {'model': MODEL}, '/api/pull': {'model': MODEL},
     '/v1/messages': {**CHAT, 'max_tokens': 1}, '/v1/messages/count_tokens': CHAT,
@@ -63,7 +64,8 @@ NO_MODEL = {
     '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
-    '/inference.GRPCInferenceService/LogSettings', '/load', '/version', '/tokenizer_info', '/evergreen/v2/session',
+    '/inference.GRPCInferenceService/LogSettings', '/load', '/version', '/tokenizer_info',
+    '/get_model_info', '/model_info', '/get_server_info', '/server_info', '/info', '/health_generate', '/flush_cache', '/evergreen/v2/session',
     '/evergreen.v2.EvergreenService/StartSession',
     *(f'/salience.v1.Salience/{m}' for m in ('CloseSession', 'ForkSession', 'DumpSession', 'Generate', 'GetReadoutManifest')),
 }
@@ -254,7 +256,7 @@ class Matrix(Keys):
             self.assertEqual(wanted[1], said['code'], place)
         elif of_rpc(route):
             self.assertEqual(CONNECT[wanted], said['code'], place)
-        elif route['protocol'] == 'openai':
+        elif route['protocol'] in ('openai', 'sglang'):
             self.assertIn('message', said['error'], place)
             if wanted == UNKNOWN:
                 self.assertEqual('invalid_api_key', said['error']['code'], place)
