@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/encoding.h"
+#include "marshal/json_cursor.h"
 
 namespace weir::marshal {
 namespace {
@@ -40,6 +41,7 @@ std::string json_path(std::string_view document, size_t at) {
     const size_t from = i;
     i = c == '"' ? past_string(before, i) : i + 1;
     if (c == '{' || c == '[') levels.push_back({c == '{'});
+    if (levels.size() > JsonCursor::kMaxDepth) return {};
     if (levels.empty()) continue;
     Level& level = levels.back();
     if (c == '"' && level.object && !level.named) level.name = before.substr(from + 1, i - from - 2);

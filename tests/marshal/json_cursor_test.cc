@@ -192,6 +192,21 @@ TEST(JsonCursor, NamesThePathOfWhatItRefuses) {
   EXPECT_EQ(why(far), "JSON: expected a value at byte 1048583");
 }
 
+// Text that is not UTF-8 is refused before anything is read: what is before it may be nested without end.
+TEST(JsonCursor, WhatIsNestedTooDeepHasNoPath) {
+  auto why = [](size_t depth, std::string_view end) {
+    const std::string text = std::string(depth, '[') + std::string(end);
+    JsonCursor c(text);
+    EXPECT_FALSE(c.skip());
+    return c.placed_error().text;
+  };
+  const std::string path = ", in [0][0][0][0][0][0][0][0]…";
+  EXPECT_EQ(why(100, "\xff"), "JSON: text that is not UTF-8 at byte 100" + path);
+  EXPECT_EQ(why(101, "\xff"), "JSON: text that is not UTF-8 at byte 101");
+  EXPECT_EQ(why(1 << 20, "\xff"), "JSON: text that is not UTF-8 at byte 1048576");
+  EXPECT_EQ(why(101, "]"), "JSON: nested deeper than 100 levels at byte 100" + path);
+}
+
 // A quote, a backslash and a control character at every place of the words in which strings are read.
 TEST(JsonCursor, FindsTheEndOfAStringWhereverItLies) {
   for (size_t length = 0; length < 40; ++length)
