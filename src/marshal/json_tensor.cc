@@ -130,13 +130,15 @@ T from_double(double value) {
 template <class T>
 bool any_element(JsonCursor& json, TensorReader& reader, DType dtype, T& to);
 
-// A string as an element: what floats have no numbers for, and any number where protobuf's JSON is read.
+// A string as an element: what floats have no numbers for, and any number where protobuf's JSON is read: without white
+// space, and without the mark that a document may begin with.
 template <class T>
 bool string_element(std::string_view text, TensorReader& reader, DType dtype, T& to) {
   if constexpr (kIsFloat<T>)
     if (auto value = non_finite(text)) return to = from_double<T>(*value), true;
   if (reader.wide == WideText::kString && text.find_first_of(" \t\r\n") == text.npos)
-    if (JsonCursor inside(text); inside.at_number() && any_element(inside, reader, dtype, to) && inside.finish())
+    if (JsonCursor inside(text);
+        inside.at() == 0 && inside.at_number() && any_element(inside, reader, dtype, to) && inside.finish())
       return true;
   if (!reader.refusal.ok()) return false;
   return misfit(reader, dtype, "the string '" + std::string(text.substr(0, 32)) + "'");

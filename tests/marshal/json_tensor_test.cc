@@ -284,7 +284,7 @@ TEST(JsonTensor, NumbersMayBeStringsWhereAskedFor) {
             (std::vector<int8_t>{1, -128, 100}));
   EXPECT_EQ(cells<uint64_t>(read_wide(R"(["18446744073709551615"])", DType::kUint64, 1).tensor).at(0), UINT64_MAX);
   EXPECT_EQ(cells<uint16_t>(read_wide(R"(["1.5"])", DType::kFp16, 1).tensor).at(0), 0x3e00);
-  for (const char* bad : {"", " 1", "1 ", "0x1", "1,2", "true", "+1", "1.5", "NaN"})
+  for (const char* bad : {"", " 1", "1 ", "\uFEFF1", "0x1", "1,2", "true", "+1", "1.5", "NaN"})
     EXPECT_EQ(read_wide("[\"" + std::string(bad) + "\"]", DType::kInt32, 1).status.code, base::Code::kInvalidArgument)
         << bad;
   EXPECT_EQ(read_wide(R"(["128"])", DType::kInt8, 1).status.text, "input 'x', element 0: 128 is not a value of INT8");
