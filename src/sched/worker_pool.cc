@@ -39,7 +39,8 @@ namespace {
 // early finds none.
 class OffloadInbox final : public msg::Inbox {
  public:
-  explicit OffloadInbox(const WorkerPoolPolicy& policy) : bytes_(policy.max_bytes), workers_(policy.threads) {}
+  explicit OffloadInbox(const WorkerPoolPolicy& policy)
+      : bytes_(policy.max_bytes), workers_(policy.threads), compiler_(policy.threads) {}
 
   void put(msg::Call* call) override {
     auto* task = static_cast<bus::OffloadCall*>(call);
@@ -118,7 +119,7 @@ class OffloadInbox final : public msg::Inbox {
   uint64_t put_ = 0;
   WaitingBytes bytes_;     // of those who wait, but for the granted ones
   base::Workers workers_;  // after what they use, as the next
-  base::Workers compiler_{1};
+  base::Workers compiler_;
 };
 
 }  // namespace

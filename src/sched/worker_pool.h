@@ -26,15 +26,15 @@ class WaitingBytes {
 };
 
 struct WorkerPoolPolicy {
-  unsigned threads = 1;
+  unsigned threads = 1;  // for tasks, and as many for those with base::ExtraWork
   // Bytes of text that may wait (WaitingBytes); more is refused with RESOURCE_EXHAUSTED. OffloadCall::granted is
   // neither counted nor refused: the model has done its work, and the answer has its own room.
   size_t max_bytes = size_t(64) << 20;
 };
 
 // Takes OffloadCalls only; msg::Call::tenant is whose they are. Tenants share the threads by the bytes of their tasks.
-// Tasks with base::ExtraWork, which may take seconds each, have a thread of their own, and share that by both: no text
-// waits for a form. A cancelled one that waits is answered at once, one that runs as soon as it checks
+// Tasks with base::ExtraWork, which may take seconds each, have as many threads of their own, and share them by both:
+// no text waits for a form. A cancelled one that waits is answered at once, one that runs as soon as it checks
 // OffloadTask::cancelled(). All of them have come back before it is destroyed.
 std::unique_ptr<msg::Inbox> make_worker_pool(const WorkerPoolPolicy& policy);
 

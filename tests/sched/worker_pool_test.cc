@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 
 #include "base/extra_work.h"
@@ -181,6 +182,28 @@ TEST_F(Offload, NoTextWaitsForAForm) {
   EXPECT_EQ(box.mail[0].call, &text);
   gate.promise.set_value();
   box.until(5);
+}
+
+TEST_F(Offload, AsManyFormsAreCompiledAtOnceAsTextsAreRead) {
+  struct Compiled final : bus::OffloadTask, base::ExtraWork {
+    void run() override { done.set_value(); }
+    uint64_t extra_work() const override { return base::kCompileWork; }
+    std::promise<void> done;
+  };
+  std::string order;
+  auto offload = make_worker_pool({2, 1 << 20});
+  auto& slow = call(1);
+  slow.task = std::make_unique<Form>(gate.wait_for(), order, 's', base::kCompileWork);
+  offload->put(&slow);
+  auto& other = call(1);
+  other.tenant = 2;
+  auto form = std::make_unique<Compiled>();
+  auto done = form->done.get_future();
+  other.task = std::move(form);
+  offload->put(&other);
+  EXPECT_EQ(done.wait_for(std::chrono::seconds(5)), std::future_status::ready) << "it waits for another tenant's form";
+  gate.promise.set_value();
+  box.until(2);
 }
 
 TEST_F(Offload, OneThatRunsSeesThatItsClientHasLeft) {
