@@ -1,5 +1,6 @@
 // generate.h for models of text: one Call that makes tokens, its text as it comes.
 #include <algorithm>
+#include <utility>
 
 #include "base/extra_work.h"
 #include "bus/call_handle.h"
@@ -32,34 +33,39 @@ Tokens tokens(std::string_view text, const msg::TextSpec& spec, const msg::TextB
 
 using Grammar = std::shared_ptr<const msg::TokenGrammar>;
 
-// Fills `out` where the request gives the text a form.
-Status compile(const TextRequest& request, const msg::TextSpec& spec, const std::atomic<bool>* cancelled,
-               Grammar& out) {
-  if (!request.params.structured) return {};
-  auto compiled = spec.codec->compile(*request.params.structured, cancelled);
-  if (!compiled) return compiled.error();
-  out = *std::move(compiled);
-  return {};
-}
-
-class Tokenizing final : public bus::OffloadTask, public base::ExtraWork {
+class Tokenizing final : public bus::OffloadTask {
  public:
-  // `compiled`: the form of the text, where that is there already.
-  Tokenizing(TextRequest request, std::shared_ptr<const msg::TextSpec> spec, Grammar compiled)
-      : grammar(std::move(compiled)), request_(std::move(request)), spec_(std::move(spec)) {}
-  void run() override {
-    const Status bad = grammar ? Status() : compile(request_, *spec_, cancelled(), grammar);
-    ids = bad.ok() ? tokens(request_.input, *spec_, {.cancelled = cancelled()}) : Tokens(bad);
-  }
-  uint64_t extra_work() const override { return request_.params.structured && !grammar ? base::kCompileWork : 0; }
+  Tokenizing(std::string input, std::shared_ptr<const msg::TextSpec> spec)
+      : text(std::move(input)), spec_(std::move(spec)) {}
+  void run() override { ids = tokens(text, *spec_, {.cancelled = cancelled()}); }
 
-  Tokens ids{std::vector<uint32_t>()};
-  Grammar grammar;
+  std::string text;
+  Tokens ids{std::vector<uint32_t>()};  // after run()
 
  private:
-  const TextRequest request_;
   const std::shared_ptr<const msg::TextSpec> spec_;
 };
+
+// The form of the text alone: it may take seconds, and whoever compiles forms does so for all clients.
+class Compiling final : public bus::OffloadTask, public base::ExtraWork {
+ public:
+  Compiling(msg::StructuredOutput form, std::shared_ptr<const msg::TextSpec> spec)
+      : form_(std::move(form)), spec_(std::move(spec)) {}
+  void run() override { grammar = spec_->codec->compile(form_, cancelled()); }
+  uint64_t extra_work() const override { return base::kCompileWork; }
+
+  base::Result<Grammar> grammar{Grammar()};  // after run()
+
+ private:
+  const msg::StructuredOutput form_;
+  const std::shared_ptr<const msg::TextSpec> spec_;
+};
+
+size_t weight_of(const msg::StructuredOutput& form) {
+  size_t bytes = form.text.size();
+  for (const auto& choice : form.choices) bytes += choice.size();
+  return bytes;
+}
 
 Status read_request(std::string_view body, const msg::TextSpec& spec, Delivery delivery, TextRequest& out) {
   if (Status bad = read_text_request(body, out); !bad.ok()) return bad;
@@ -67,26 +73,19 @@ Status read_request(std::string_view body, const msg::TextSpec& spec, Delivery d
   return place_words(out, spec);
 }
 
-// A long body becomes a request and its prompt tokens, but where the text has a form that is not compiled yet: that has
-// its own turn at the workers.
+// A long body becomes a request and its prompt tokens.
 class ReadLong final : public bus::OffloadTask {
  public:
   ReadLong(base::Bytes body, std::shared_ptr<const msg::TextSpec> spec, Delivery delivery)
       : body_(std::move(body)), spec_(std::move(spec)), delivery_(delivery) {}
   void run() override {
     status = read_request(body_.view(), *spec_, delivery_, request);
-    if (!status.ok()) return;
-    const auto& form = request.params.structured;
-    if (form) grammar = spec_->codec->find_compiled(*form);
-    left = form && !grammar;
-    if (!left) ids = tokens(request.input, *spec_, {.cancelled = cancelled()});
+    if (status.ok()) ids = tokens(request.input, *spec_, {.cancelled = cancelled()});
   }
 
   Status status;  // after run(), as the others
   TextRequest request;
   Tokens ids{std::vector<uint32_t>()};
-  Grammar grammar;
-  bool left = false;  // tokens and form are still to be made
 
  private:
   const base::Bytes body_;
@@ -106,31 +105,36 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
         head_(reply_head(request_.id, served.spec.name, served.spec.version)),
         text_(*spec_->codec, text_options()),
         call_(state.bus),
-        tokenizing_(state.bus, *this) {}
+        offload_(state.bus, *this) {}
   void on_close(Exchange&, bool) override { leave(); }
   void on_drain(Exchange&) override { call_.repay(); }
 
-  Status start(Tokens ids, Grammar grammar) {
-    grammar_ = std::move(grammar);
-    return ask(std::move(ids));
-  }
   // A long prompt becomes tokens at the bus's workers.
   Status start() {
-    size_t bytes = request_.input.size();
+    const size_t bytes = request_.input.size();
+    if (bytes <= bus::kShortText) return start(tokens(request_.input, *spec_, msg::kBriefText));
+    return offload(std::make_unique<Tokenizing>(std::exchange(request_.input, {}), spec_), bytes);
+  }
+  // A form that is not compiled yet has its own turn there.
+  Status start(Tokens ids) {
+    if (!ids) return std::move(ids).error();
+    ids_ = *std::move(ids);
     const auto& form = request_.params.structured;
     if (form) grammar_ = spec_->codec->find_compiled(*form);
-    if (bytes <= bus::kShortText && (!form || grammar_)) return ask(tokens(request_.input, *spec_, msg::kBriefText));
-    return tokenizing_.send(std::make_unique<Tokenizing>(request_, spec_, grammar_), bytes, served_, exchange_.ticket(),
-                            marshal::tenant_of(exchange_.request()));
+    if (!form || grammar_) return ask();
+    return offload(std::make_unique<Compiling>(*form, spec_), weight_of(*form));
   }
 
  private:
   bool streams() const { return delivery_ == Delivery::kStream; }
 
-  Status ask(Tokens ids) {
-    if (!ids) return std::move(ids).error();
+  Status offload(std::unique_ptr<bus::OffloadTask> task, size_t bytes) {
+    return offload_.send(std::move(task), bytes, served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()));
+  }
+
+  Status ask() {
     auto generation = std::make_unique<msg::Generation>();
-    generation->append = *std::move(ids);
+    generation->append = std::move(ids_);
     text_.after(generation->append);
     if (auto bad = marshal::apply(request_.params, *spec_, *generation); !bad.status.ok()) return bad.status;
     if (auto bad = marshal::apply_length(request_.params, *spec_, kUsual, *generation); !bad.status.ok())
@@ -175,9 +179,18 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   }
 
   void on_task(Status status, std::unique_ptr<bus::OffloadTask> task) override {
-    if (status.ok()) grammar_ = std::move(static_cast<Tokenizing&>(*task).grammar);
-    if (status.ok()) status = ask(std::move(static_cast<Tokenizing&>(*task).ids));
+    if (status.ok()) status = go_on(*task);
     if (!status.ok()) fail(status);
+  }
+  Status go_on(bus::OffloadTask& task) {
+    if (auto* tokenized = dynamic_cast<Tokenizing*>(&task)) {
+      request_.input = std::move(tokenized->text);
+      return start(std::move(tokenized->ids));
+    }
+    auto& grammar = static_cast<Compiling&>(task).grammar;
+    if (!grammar) return std::move(grammar).error();
+    grammar_ = *std::move(grammar);
+    return ask();
   }
 
   void generated(const msg::Call& call, const msg::Token& token) {
@@ -254,12 +267,13 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
 
   void leave() {
     call_.abandon();
-    tokenizing_.abandon();
+    offload_.abandon();
   }
 
   Exchange& exchange_;
   EventStream events_;  // where it streams
   TextRequest request_;
+  std::vector<uint32_t> ids_;  // of the prompt, until the model is asked
   Grammar grammar_;
   bus::Served& served_;  // looked up in this turn, or kept alive by the task and the Call
   std::shared_ptr<const msg::TextSpec> spec_;
@@ -271,7 +285,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   uint64_t charged_ = 0;                               // bytes that it has counted
   uint32_t moves_ = 0;                                 // from one origin to another
   bus::CallHandle call_;
-  bus::OffloadHandle tokenizing_;
+  bus::OffloadHandle offload_;
 };
 
 // Until a long body is read.
@@ -319,9 +333,8 @@ void LongRequest::on_task(Status status, std::unique_ptr<bus::OffloadTask> task)
   auto& read = static_cast<ReadLong&>(*task);
   if (!read.status.ok()) return respond_error(exchange, read.status);
   // The next ExchangeListener takes the place of this one.
-  run(state_, exchange, std::move(read.request), served_, delivery_, [&read](TextGenerate& generate) {
-    return read.left ? generate.start() : generate.start(std::move(read.ids), std::move(read.grammar));
-  });
+  run(state_, exchange, std::move(read.request), served_, delivery_,
+      [&read](TextGenerate& generate) { return generate.start(std::move(read.ids)); });
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // Requests and answers that are too long for a shard.
 #include <gtest/gtest.h>
 
+#include "base/extra_work.h"
 #include "dialects/oip/long_work.h"
 #include "requests.h"
 #include "support/held_workers.h"
+#include "support/text_models.h"
+#include "wire/offload.h"
 
 namespace weir::oip {
 namespace {
@@ -135,6 +138,35 @@ TEST_F(OipLong, ALongRequestIsReadByAWorker) {
   EXPECT_TRUE(bench.inbox("any").seen[0].starts_with("any/1 rows=1 id=7 | x UINT8 ["));
   EXPECT_EQ(x->response.status, 200);
   EXPECT_NE(x->sent.find(R"("id":"7")"), std::string::npos);
+}
+
+uint64_t extra_work(const bus::OffloadCall& call) {
+  const auto* work = dynamic_cast<const base::ExtraWork*>(call.task.get());
+  return work ? work->extra_work() : 0;
+}
+
+TEST_F(OipLong, OnlyTheFormOfATextGoesToTheCompiler) {
+  bench.models.add(support::text_spec("long", 2'000'000));
+  auto& inbox = bench.inbox("long");
+  for (auto [size, form] : {std::pair{size_t(20'000), "a{2}"}, std::pair{wire::kLongBody, "a{3}"}}) {
+    const std::string text(size, 'x');
+    const std::string more = R"(","exclude_input_in_output":false,"guided_regex":")" + std::string(form) + "\"}";
+    auto x = post(R"({"text_input":")" + text + more, {}, "/v2/models/long/generate");
+    ASSERT_EQ(workers.held.size(), 1u) << x->sent;
+    EXPECT_EQ(extra_work(*workers.held[0]), 0u) << "the text";
+    EXPECT_GE(workers.held[0]->bytes, size);
+    workers.work(), bench.turn();
+    ASSERT_EQ(workers.held.size(), 1u) << x->sent;
+    EXPECT_EQ(extra_work(*workers.held[0]), base::kCompileWork);
+    EXPECT_LT(workers.held[0]->bytes, 100u);
+    work();
+    ASSERT_EQ(inbox.held.size(), 1u) << x->sent;
+    EXPECT_EQ(support::prompt_of(*inbox.held[0]), text);
+    EXPECT_TRUE(inbox.held[0]->generation->constraint);
+    support::ScriptedAnswer<support::ScriptedInbox>(inbox, inbox.held[0]).end();
+    bench.turn();
+    EXPECT_NE(x->sent.find("\"text_output\":\"" + text + '"'), std::string::npos);
+  }
 }
 
 TEST_F(OipLong, AShortRequestAndAShortAnswerNeedNoWorker) {
