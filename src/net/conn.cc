@@ -203,6 +203,7 @@ void Conn::resume() {
 }
 
 void Conn::drain(wire::Drain step) {
+  if (linger_) linger_->cut_short();
   if (state_ != State::kOpen) return;
   if (auto* codec = serving()) {
     codec->drain(step);

@@ -20,6 +20,8 @@ class Linger {
     bytes_ += n;
     last_ = now;
   }
+  // There is no more time than a moment, in all.
+  void cut_short() { for_ = For::kMoment; }
   // A peer that is silent from the beginning has sent all, or will not.
   bool goes_on(base::Time now, const wire::Limits& limits) const {
     if (now - since_ <= kMoment) return true;
@@ -31,7 +33,7 @@ class Linger {
   const base::Time since_;
   base::Time last_;
   uint64_t bytes_ = 0;
-  const For for_;
+  For for_;
 };
 
 }  // namespace weir::net

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <string>
 #include <thread>
 
@@ -71,6 +72,19 @@ TEST(Linger, AFloodIsNotWaitedFor) {
   Peer peer(rig.port());
   ASSERT_TRUE(peer.send("!flood\n"));
   EXPECT_LT(send_on(peer, 8s), 6s);
+}
+
+TEST(Linger, ADrainCutsShortWhatLingersAlready) {
+  Running rig;
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!close\n"));
+  EXPECT_EQ(peer.read_all(), "sniff:bye\n");
+  std::promise<bool> done;
+  rig.server->drain([&](bool clean) { done.set_value(clean); });
+  EXPECT_LT(send_on(peer, 8s), 6s);
+  auto drained = done.get_future();
+  ASSERT_EQ(drained.wait_for(5s), std::future_status::ready);
+  EXPECT_TRUE(drained.get());
 }
 
 }  // namespace
