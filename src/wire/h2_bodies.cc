@@ -110,7 +110,7 @@ void H2Bodies::content(H2Exchange& x, std::span<const std::byte> piece) {
 
 // See H2Sender::check_unread().
 void H2Bodies::behind_answer(H2Exchange& x, size_t n) {
-  x.out.behind += n;
+  x.out.behind += n, connection_.pace.add(n);
   x.in.moved = connection_.now;
   connection_.discard_rest(x, n);
 }

@@ -165,6 +165,7 @@ void H2Sender::send_end(H2Exchange& x) {
 
 void H2Sender::end_sent(H2Exchange& x) {
   x.out.finished = true;
+  x.in.floor.stop();
   x.out.finished_at = x.in.moved = connection_.now;
   mark(x, 0, true);
   connection_.discard_rest(x, std::exchange(x.in.unconsumed, 0));

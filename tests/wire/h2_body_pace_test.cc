@@ -53,5 +53,31 @@ TEST(H2BodyPace, CallsThatWaitForEachOtherAreNotSlow) {
   }
 }
 
+// A client that sends its bodies one after the other has an answer to the first of them before it has sent that.
+TEST(H2BodyPace, ABodyBehindItsAnswerMakesNoOtherOneSlow) {
+  for (size_t a_second : {size_t(40'000), size_t(1500)}) {
+    Server s;
+    s.intake.on_begin = [](wire::Exchange& x) {
+      if (x.request().target == "/absent") x.respond(404, "text/plain", base::Bytes::copy_of("no"));
+      return wire::Plan{};
+    };
+    Client c;
+    Headers absent = kPost;
+    absent[2].second = "/absent";
+    const int32_t good = c.request(kPost, {}, true), answered = c.request(absent, {}, true);
+    c.talk(s);
+    for (int32_t id : {answered, good})
+      for (int second = 0; second < 15; ++second) {
+        c.more(id, std::string(a_second, 'x'), second == 14);
+        c.talk(s);
+        s.advance(1s);
+      }
+    c.talk(s);
+    EXPECT_EQ(c[answered].status(), "404") << a_second;
+    EXPECT_FALSE(c[good].reset) << a_second;
+    EXPECT_EQ(c[good].body, "ok") << a_second;
+  }
+}
+
 }  // namespace
 }  // namespace weir::test
