@@ -205,10 +205,13 @@ bool Gather::may_repeat(size_t requests) {
   return true;
 }
 
+// The text that is bad may be one whose client has left: the last one of several rows, too, goes again.
 void Gather::fail(Group& group, const Status& status) {
   auto& members = group.members;
   std::erase_if(members, [](const Member& member) { return !member.call; });
-  if (is_failed_answer(status) && members.size() > 1 && may_repeat(2)) {
+  const bool again = is_failed_answer(status) && group.whole.rows > 1 && !members.empty();
+  if (again && may_repeat(std::min<size_t>(members.size(), 2))) {
+    if (members.size() == 1) return alone_.push_back(members.front());
     const auto middle = members.begin() + std::ptrdiff_t(members.size() / 2);
     halves_.emplace_back(members.begin(), middle);
     halves_.emplace_back(middle, members.end());

@@ -227,6 +227,19 @@ TEST_F(Gathered, WhatLeavesWhileItsHalfWaitsIsAnswered) {
   refuse(*sent[0], Code::kCancelled);
 }
 
+// Its request had the text of another, whose client has left.
+TEST_F(Gathered, TheLastOneOfARequestThatFailedGoesAlone) {
+  msg::Call &good = put("good"), &bad = put("bad");
+  turn();
+  bad.cancelled = true;
+  gather->look();
+  sent.front()->home->post_here(
+      {std::exchange(sent, {}).front(), {msg::Failed{failed_answer(base::failure(Code::kInternal, "500"))}}});
+  EXPECT_FALSE(answered(good));
+  turn();
+  EXPECT_EQ(sent, std::vector<msg::Call*>{&good});
+}
+
 TEST_F(Gathered, OnesThatHaveComeAnotherWayGoAnotherWay) {
   const auto trace = [](uint32_t hops) { return std::make_shared<msg::TraceFields>(msg::TraceFields{"", "", hops}); };
   put("a").trace = trace(1), put("b").trace = trace(1), put("c").trace = trace(2), put("d");
