@@ -81,7 +81,10 @@ struct H2Connection : Connection {
   // `n` bytes of a request whose answer is out: nobody waits for them, but their client may for its stream's window.
   void discard_rest(H2Exchange& x, size_t n) {
     consume(n);
-    if (!x.flow.whole && takes_rest(x)) widen(x.stream(), x.flow.receive.give(n));
+    if (!x.flow.whole && takes_rest(x))
+      widen(x.stream(), x.flow.receive.give(n));
+    else
+      x.flow.receive.keep(n);
   }
   // Whether more of it may come. If it is too long to come to its end, no more than its window is taken.
   bool takes_rest(const H2Exchange& x) const {

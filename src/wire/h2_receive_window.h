@@ -35,6 +35,8 @@ class H2ReceiveWindow {
     held_ -= int64_t(n);
     return 2 * missing() >= size_ ? grow(missing()) : 0;
   }
+  // The same, but the peer's window stays as it is until give() or resize() is called.
+  void keep(size_t n) { held_ -= int64_t(n); }
   // Returns by how much the peer's window is to grow now. One that becomes smaller does so as bytes come.
   uint32_t resize(int64_t size) {
     const int64_t by = size - std::exchange(size_, size);

@@ -325,7 +325,9 @@ void H2Sender::drop_output() {
 // it may come, within UnreadBody's bounds. A call of gRPC is over for its client only when the reset has come.
 void H2Sender::check_unread(H2Exchange& x) {
   const bool unread = x.open_stream && x.out.finished && !x.in.ended && !x.asked_reset;
-  if (!unread || (!x.in.grpc && awaits_rest(x, connection_))) return;
+  if (!unread) return;
+  // Its window has stayed closed if memory was short.
+  if (!x.in.grpc && awaits_rest(x, connection_)) return connection_.discard_rest(x, 0);
   x.asked_reset = true;
   streams_.reset(x, NGHTTP2_NO_ERROR);
 }

@@ -1,4 +1,5 @@
 // HTTP/2: answers that are whole before their request is.
+#include "base/memory_ledger.h"
 #include "support/h2_client.h"
 #include "support/h2_service.h"
 
@@ -129,6 +130,32 @@ TEST(H2, ABodyThatFilledItsWindowBeforeTheAnswerGoesOnBehindIt) {
   c.talk(s);
   EXPECT_FALSE(c[id].reset);
   EXPECT_GT(nghttp2_session_get_remote_window_size(c.session), 8 << 20);
+}
+
+TEST(H2, ABodyBehindItsAnswerGoesOnWhenMemoryIsNoLongerShort) {
+  base::MemoryLedger ledger(100'000, 0, base::OverloadShares());
+  Server s;
+  s.slabs.memory = &ledger;
+  s.restart();
+  answer_404_at_once(s);
+  Client c;
+  int32_t id = c.request(kPost, {}, true);
+  c.talk(s);
+  ledger.add(base::MemoryKind::kInput, 75'000);
+  s.advance(100ms);
+  ASSERT_TRUE(ledger.at_least(base::Overload::kShrink));
+  c.more(id, text_of(3 << 20));
+  c.talk(s);
+  EXPECT_EQ(nghttp2_session_get_stream_remote_window_size(c.session, id), 0);
+  ledger.give(base::MemoryKind::kInput, 75'000);
+  s.advance(100ms);
+  c.talk(s);
+  EXPECT_GT(nghttp2_session_get_stream_remote_window_size(c.session, id), 0);
+  c.more(id, "", true);
+  c.talk(s);
+  s.advance(5s);
+  c.talk(s);
+  EXPECT_FALSE(c[id].reset);
 }
 
 TEST(H2, ABodyBehindItsAnswerIsResetPastItsBoundOfBytes) {
