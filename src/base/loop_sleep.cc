@@ -10,8 +10,9 @@
 namespace weir::base {
 namespace {
 
-constexpr size_t kMostLoops = 256;  // of the process; others wait for the tick
-constexpr size_t kMostHere = 16;    // on one core
+constexpr size_t kMostLoops = 256;                        // of the process; others wait for the tick
+constexpr size_t kMostHere = 16;                          // on one core
+constexpr uint64_t kLongestPause = 1000 * loops::kTicks;  // 0.1 to 0.25 s
 
 struct Loops {
   std::mutex mutex;
@@ -49,7 +50,7 @@ LoopSleep::~LoopSleep() {
   slot_->taken = false;
 }
 
-// A call between the stores is not lost: the loop looks for work before it sleeps.
+// A call before the stores is not lost: its work was there before it, and the loop looks for work before it sleeps.
 void LoopSleep::begin() {
   slot_->called.store(false, std::memory_order_relaxed);
   slot_->asleep.store(true, std::memory_order_relaxed);
@@ -65,6 +66,7 @@ bool loop_waits() {
   Loops& loops = all_loops();
   const size_t used = loops.used.load(std::memory_order_acquire);
   const int here = ::sched_getcpu();
+  if (here < 0) return false;  // not told, and not kNowhere
   std::array<pollfd, kMostHere> asked;
   size_t n = 0;
   for (size_t i = 0; i < used; ++i) {
@@ -77,8 +79,16 @@ bool loop_waits() {
   return std::any_of(asked.begin(), asked.begin() + n, [](const pollfd& one) { return one.revents & POLLIN; });
 }
 
+// The pause is real time, of which the kernel gives others about a half where they want the core, too: hence twice what
+// the yield took. It has a limit, for the process may have been stopped meanwhile.
 void loops::yield_if_one_waits() {
-  if (loop_waits()) ::sched_yield();
+  const bool waits = loop_waits();
+  asked_at = ticks(), pause = kTicks;
+  if (!waits) return;
+  ::sched_yield();
+  const uint64_t back = ticks();
+  pause = std::clamp(2 * (back - asked_at), kTicks, kLongestPause);
+  asked_at = back;
 }
 
 }  // namespace weir::base
