@@ -71,9 +71,9 @@ void Shard::Parts::put_posted(std::function<void()> work) {
   posted.push_back(std::move(work));
   if (posted.size() > 1) return;
   has_posted.store(true, std::memory_order_relaxed);
-  sleep.call();
   try {
     asio::post(io, [this] { run_posted(); });
+    sleep.call();  // behind it: the shard may have looked before, and gone to sleep
   } catch (...) {
     posted.pop_back();
     throw;
