@@ -42,11 +42,11 @@ msg::Shape without_first(const msg::Shape& shape) {
 std::string text_of(const msg::TensorSpec& t) { return std::string(msg::name(t.dtype)) + " " + t.shape.text(); }
 
 bool takes_batches(const msg::ModelSpec& spec) { return spec.max_batch > 0; }
-// Says nothing of batches either way.
 bool any_optional(const std::vector<msg::TensorSpec>& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.optional; });
 }
 
+// Says nothing of batches either way.
 bool indifferent(const msg::ModelSpec& spec) { return spec.any_tensors && spec.max_batch == 0; }
 
 class Linking {

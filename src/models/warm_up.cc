@@ -162,13 +162,13 @@ Status run_sample(sched::Engine& engine, const msg::ModelSpec& spec, const Model
 // Errors: the server ends, or it is past `until`.
 Status pause(base::Duration pause, base::Time until, const std::function<bool()>& loading) {
   constexpr base::Duration kLook = std::chrono::milliseconds(5);
-  base::Time now = base::steady_now();
-  for (const base::Time end = now + pause; now < end; now = base::steady_now()) {
+  for (const base::Time end = base::steady_now() + pause;;) {
+    const base::Time now = base::steady_now();
     if (!loading()) return base::failure(base::Code::kUnavailable, "the server ends");
     if (now > until) return base::failure(base::Code::kDeadlineExceeded, "its answers have no end");
+    if (now >= end) return {};
     std::this_thread::sleep_for(std::min<base::Duration>(end - now, kLook));
   }
-  return {};
 }
 
 // Reads a request's answers up to the end.
