@@ -20,6 +20,13 @@ int queue(const void* from, void* to, size_t count, int type, void* comm, void* 
   return fake.fails;
 }
 
+int free_when_unused(void* comm) {
+  while (fake.graphs > 0) std::this_thread::yield();
+  delete static_cast<Comm*>(comm);
+  ++fake.freed;
+  return 0;
+}
+
 }  // namespace
 
 extern "C" {
@@ -33,14 +40,12 @@ int ncclCommInitAll(void** out, int count, const int* devices) {
   return 0;
 }
 int ncclCommDestroy(void* comm) {
-  delete static_cast<Comm*>(comm);
   ++fake.destroyed;
-  return 0;
+  return free_when_unused(comm);
 }
 int ncclCommAbort(void* comm) {
-  delete static_cast<Comm*>(comm);
   ++fake.aborted;
-  return 0;
+  return free_when_unused(comm);
 }
 int ncclCommGetAsyncError(void*, int* out) {
   *out = fake.broken;

@@ -10,7 +10,8 @@ struct FakeNccl {
   std::atomic<int> fails{0};       // with this code, all but the abort
   std::atomic<int> broken{0};      // what ncclCommGetAsyncError tells
   std::atomic<bool> hangs{false};  // a collective does not return before the abort
-  std::atomic<int> opened{0}, destroyed{0}, aborted{0}, queued{0};
+  std::atomic<int> graphs{0};      // that have captured a communicator: none is freed before they are gone
+  std::atomic<int> opened{0}, destroyed{0}, aborted{0}, freed{0}, queued{0};
   // The last collective.
   const void* from = nullptr;
   void *to = nullptr, *stream = nullptr;

@@ -35,7 +35,7 @@ class NcclCollectives : public testing::Test {
     ASSERT_TRUE(library) << ::dlerror();
     fake = reinterpret_cast<gpu::FakeNccl* (*)()>(::dlsym(library, "weir_fake_nccl"))();
     fake->fails = 0, fake->broken = 0, fake->hangs = false;
-    fake->opened = 0, fake->destroyed = 0, fake->aborted = 0, fake->queued = 0;
+    fake->opened = 0, fake->destroyed = 0, fake->aborted = 0, fake->freed = 0, fake->queued = 0;
     ASSERT_EQ(open_communicators(kDevices, 2, ranks), 0);
   }
 
@@ -81,12 +81,34 @@ TEST_F(NcclCollectives, AFailureIsTheRuntimesOwnWhereItHasOne) {
 
 TEST_F(NcclCollectives, NothingIsQueuedAfterAnAbort) {
   for (auto* rank : ranks) abort_communicator(rank), abort_communicator(rank);
-  EXPECT_EQ(fake->aborted, 2);
   EXPECT_EQ(all_reduce({2, nullptr}, ranks[0], values, 5), 0);
   EXPECT_EQ(communicator_error(ranks[0]), 0);
   EXPECT_EQ(fake->queued, 0);
   for (auto* rank : ranks) EXPECT_EQ(close_communicator(rank), 0);
+  EXPECT_EQ(fake->aborted, 2);
+  EXPECT_EQ(fake->freed, 2);
   EXPECT_EQ(fake->destroyed, 0);
+}
+
+TEST_F(NcclCollectives, AnAbortWaitsForNoGraphAndTheCloseForThose) {
+  fake->graphs = 2;
+  for (auto* rank : ranks) abort_communicator(rank);
+  while (fake->aborted < 2) std::this_thread::yield();
+  EXPECT_EQ(communicator_error(ranks[0]), 0);
+  EXPECT_EQ(fake->freed, 0);
+  fake->graphs = 0;
+  for (auto* rank : ranks) EXPECT_EQ(close_communicator(rank), 0);
+  EXPECT_EQ(fake->freed, 2);
+}
+
+// As on a lost device, which frees nothing.
+TEST_F(NcclCollectives, AGraphThatStaysKeepsNobodyForEver) {
+  fake->graphs = 1;
+  for (auto* rank : ranks) abort_communicator(rank);
+  EXPECT_EQ(close_communicator(ranks[0]), Code(kRefused));
+  fake->graphs = 0;
+  EXPECT_EQ(close_communicator(ranks[1]), 0);
+  while (fake->freed < 2) std::this_thread::yield();
 }
 
 TEST_F(NcclCollectives, AnAbortEndsACallThatHangs) {

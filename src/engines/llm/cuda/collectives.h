@@ -19,7 +19,8 @@ struct Communicator {};
 struct Collectives {
   // Writes one for each of `ranks` devices; waits until they know each other. kNoLibrary: there is no libnccl.
   Code (*open)(const int32_t* devices, uint32_t ranks, Communicator** out);
-  // When nothing is queued any more, or after abort().
+  // When nothing is queued any more, or after abort(); either way when the graphs that have captured it are gone. What
+  // was aborted and is not freed within some seconds, because a lost device keeps its graphs, is left as it is.
   Code (*close)(Communicator* communicator);
   // values[i] = the sum of the ranks' values[i]; all ranks get the same bits.
   Code (*all_reduce)(const Launch&, Communicator* communicator, float* values, size_t count);
@@ -27,7 +28,8 @@ struct Collectives {
   Code (*broadcast)(const Launch&, Communicator* communicator, float* values, size_t count);
   // An error that came after something was queued; 0: there is none.
   Code (*error)(Communicator* communicator);
-  // Ends what is queued, with any values; what is queued from now on does nothing. Any thread; for all ranks.
+  // Ends what is queued, with any values; what is queued from now on does nothing, but graphs must not be launched any
+  // more. Any thread; for all ranks. Returns at once.
   void (*abort)(Communicator* communicator);
 };
 

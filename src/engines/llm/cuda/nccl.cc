@@ -1,9 +1,11 @@
 // NCCL's functions are declared here, as nccl.h of version 2 has them since 2.4: the toolkit does not have that file.
 // https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html
 //
-// A rank's calls come from one thread; another one may abort. ncclCommAbort frees the communicator, so that it must not
-// be called between the look at `aborted` and the call: it waits for the rank's lock, but not for long, because a call
-// may hang for the very reason that it is aborted, and NCCL lets another thread end such a call.
+// A rank's calls come from one thread; another one may abort, and from then on calls do nothing. ncclCommAbort ends the
+// kernels that are queued at once, and frees the communicator, for which it waits as long as a graph has captured it:
+// so it has a thread of its own. It must not begin while a call is under way, and waits for the rank's lock; but not
+// for ever, because a call may hang for the very reason that it is aborted. NCCL allows that to nonblocking
+// communicators alone, which these are not: after so long a wait there is nothing better.
 #include "engines/llm/cuda/nccl.h"
 
 #include <cuda_runtime_api.h>
@@ -11,8 +13,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "engines/llm/cuda/kernels.h"
@@ -24,7 +29,7 @@ using NcclComm = void*;
 using NcclResult = int;
 constexpr NcclResult kDone = 0, kNcclInProgress = 7;
 constexpr int kNcclFloat32 = 7, kNcclSum = 0;
-constexpr std::chrono::seconds kAbortPatience{1};
+constexpr std::chrono::seconds kAbortPatience{1}, kFreePatience{2};
 
 struct Nccl {
   NcclResult (*init_all)(NcclComm* out, int count, const int* devices);
@@ -61,18 +66,23 @@ Code code_of(NcclResult result) {
   return code ? code : Code(kRefused);
 }
 
-struct Rank : Communicator {
-  explicit Rank(NcclComm with) : comm(with) {}
+struct Shared {  // with the thread that aborts
+  explicit Shared(NcclComm with) : comm(with) {}
 
   std::timed_mutex mutex;
   std::atomic<NcclComm> comm;  // null: aborted
+  std::promise<void> freed;    // after an abort
+};
+struct Rank : Communicator {
+  explicit Rank(NcclComm comm) : shared(std::make_shared<Shared>(comm)) {}
+  std::shared_ptr<Shared> shared;
 };
 Rank& of(Communicator* communicator) { return *static_cast<Rank*>(communicator); }
 
 // A call of the rank's own, unless it is aborted.
 template <class Call>
 Code in_turn(Communicator* communicator, Call&& call) {
-  Rank& rank = of(communicator);
+  Shared& rank = *of(communicator).shared;
   std::lock_guard lock(rank.mutex);
   NcclComm comm = rank.comm;
   return comm ? code_of(call(comm)) : 0;
@@ -97,8 +107,9 @@ Code open_communicators(const int32_t* devices, uint32_t ranks, Communicator** o
 
 Code close_communicator(Communicator* communicator) {
   const std::unique_ptr<Rank> rank(&of(communicator));
-  NcclComm comm = rank->comm;
-  return comm ? code_of(nccl()->destroy(comm)) : 0;
+  if (NcclComm comm = rank->shared->comm) return code_of(nccl()->destroy(comm));
+  const auto freed = rank->shared->freed.get_future().wait_for(kFreePatience);
+  return freed == std::future_status::ready ? 0 : Code(kRefused);
 }
 
 Code all_reduce(const Launch& launch, Communicator* communicator, float* values, size_t count) {
@@ -122,10 +133,15 @@ Code communicator_error(Communicator* communicator) {
 }
 
 void abort_communicator(Communicator* communicator) {
-  Rank& rank = of(communicator);
-  std::unique_lock lock(rank.mutex, std::defer_lock);
-  (void)lock.try_lock_for(kAbortPatience);
-  if (NcclComm comm = rank.comm.exchange(nullptr)) (void)nccl()->abort(comm);
+  auto rank = of(communicator).shared;
+  NcclComm comm = rank->comm.exchange(nullptr);
+  if (!comm) return;
+  std::thread([rank = std::move(rank), comm] {
+    std::unique_lock lock(rank->mutex, std::defer_lock);
+    if (lock.try_lock_for(kAbortPatience)) lock.unlock();  // calls from now on find it aborted
+    (void)nccl()->abort(comm);
+    rank->freed.set_value();
+  }).detach();
 }
 
 }  // namespace weir::llm::cuda
