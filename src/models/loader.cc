@@ -1,6 +1,7 @@
 #include "models/loader.h"
 
 #include <algorithm>
+#include <charconv>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -38,11 +39,28 @@ std::string without_root(std::string text, const ModelFolder& folder) {
 // The specification of an instance that is placed on `place`.
 msg::ModelSpec on_device(msg::ModelSpec wanted, const std::string& place) {
   if (place == "cpu") wanted.parameters.erase("device");
+  if (place == "cpu" && wanted.engine == "llm") wanted.parameters["device"] = "cpu";  // else it looks for a GPU
   if (!place.empty() && place != "cpu") wanted.parameters["device"] = place;
   return wanted;
 }
 
-base::Status one_on_each(std::vector<std::string> places) {
+// The devices of instances that have `size` each: the one that is named and those behind it.
+std::vector<std::string> with_those_behind(const std::vector<std::string>& places, size_t size) {
+  std::vector<std::string> all;
+  for (const auto& place : places) {
+    if (place.empty()) all.emplace_back();
+    if (place.empty()) continue;
+    const size_t colon = std::min(place.find(':'), place.size());
+    size_t number = 0;
+    std::from_chars(place.data() + std::min(colon + 1, place.size()), place.data() + place.size(), number);
+    for (size_t i = 0; i < size; ++i) all.push_back(place.substr(0, colon) + ':' + std::to_string(number + i));
+  }
+  return all;
+}
+
+// For instances that have `size` devices each.
+base::Status one_on_each(std::vector<std::string> places, size_t size) {
+  if (size > 1) places = with_those_behind(places, size);
   std::sort(places.begin(), places.end());
   auto twice = std::adjacent_find(places.begin(), places.end());
   if (twice == places.end()) return {};
@@ -272,8 +290,8 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
                            "preprocess is for models of tensors that answer each request once");
     if (auto s = serves_adapters(*made, plan.wanted); !s.ok()) return s;
     if (auto* model = std::get_if<generation::TokenModel>(&*made)) {
+      if (auto s = one_on_each(plan.places, model->other_places.size() + 1); !s.ok()) return s;
       instances.token_models.push_back(std::move(*model));
-      if (auto s = one_on_each(plan.places); !s.ok()) return s;
       continue;
     }
     if (auto* decoupled = std::get_if<std::unique_ptr<sched::DecoupledEngine>>(&*made)) {

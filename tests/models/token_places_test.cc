@@ -37,6 +37,7 @@ base::Result<Instance> make_tokens(const LoadArgs& a) {
   spec.text = text;
   generation::TokenModel model{std::move(spec), std::make_unique<FakeTokens>(std::move(text)), {}};
   model.place = loaded.back();
+  if (a.wanted.parameters.contains("together")) model.other_places = {"the one behind it"};
   return model;
 }
 
@@ -103,6 +104,21 @@ TEST(TokenPlaces, TwoOnOneDeviceAreRefusedBeforeTheSecondIsLoaded) {
             "and values\n"
             "two instances on 'cuda:0': a model of tokens has one on each device, which batches, and shares its keys "
             "and values\n");
+}
+
+TEST(TokenPlaces, InstancesOfSeveralDevicesDoNotOverlap) {
+  test::Disk disk;
+  disk.write("m/model.yaml", "engine: tokens\ndevices: [\"cuda:1\", \"cuda\"]\nparameters: {together: 2}\n");
+  {
+    PlacesRepo repo(disk, 4);
+    EXPECT_EQ(loaded.size(), 1u);
+    EXPECT_EQ(repo.catalog->index.at(0).reason,
+              "two instances on 'cuda:1': a model of tokens has one on each device, which batches, and shares its keys "
+              "and values");
+  }
+  disk.write("m/model.yaml", "engine: tokens\ndevices: [\"cuda:2\", \"cuda\"]\nparameters: {together: 2}\n");
+  PlacesRepo repo(disk, 4);
+  EXPECT_EQ(lanes, 2u);
 }
 
 }  // namespace
