@@ -12,6 +12,7 @@
 #include "device/buffer_pool.h"
 #include "device/cuda_module.h"
 #include "device/device.h"
+#include "device/groups.h"
 #include "device/slab_memory.h"
 
 namespace weir::device {
@@ -47,6 +48,9 @@ class Devices {
   // DeviceOptions::memory_share.
   uint32_t memory_share() const { return memory_share_; }
 
+  // Those of these devices. Any thread.
+  Groups& groups() { return groups_; }
+
   // The pool from which all engines on `device` (one of these) take the memory of their batches. Any thread.
   BufferPool& memory(Device& device);
 
@@ -64,6 +68,7 @@ class Devices {
   std::unique_ptr<Device> host_;
   const uint64_t batch_memory_;
   const uint32_t memory_share_;
+  Groups groups_;
   std::mutex mutex_;
   std::map<size_t, std::unique_ptr<Device>> fakes_;        // under mutex_
   std::map<Device*, std::unique_ptr<BufferPool>> memory_;  // under mutex_; destroyed before the devices

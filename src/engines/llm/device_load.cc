@@ -123,11 +123,13 @@ base::Result<cuda::DeviceModel> read_device_model(Loading& l, const Ranks& ranks
   return model;
 }
 
-base::Result<generation::TokenModel> load_into_devices(Loading& l, const Ranks& ranks, const Place& place) {
+base::Result<generation::TokenModel> load_into_devices(Loading& l, const Ranks& ranks, const Place& place,
+                                                       std::shared_ptr<void> group) {
   auto kernels = check_ranks(l, ranks, place);
   if (!kernels) return kernels.error();
   auto model = read_device_model(l, ranks, place);
   if (!model) return model.error();
+  model->group = std::move(group);
   device::Device& device = *ranks.front();
   use_defaults_of(device, l);
   auto& policy = l.options.policy;
@@ -154,6 +156,8 @@ base::Result<generation::TokenModel> load_into_devices(Loading& l, const Ranks& 
 base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& device, const Place& place) {
   auto ranks = cuda::choose_ranks(device, *place.devices, l.options.tensor_parallel);
   if (!ranks) return ranks.error();
+  auto group = place.devices->groups().take(*ranks, l.wanted.name);
+  if (!group) return group.error();
   std::vector<std::shared_ptr<void>> turns;  // in the devices' order, as all take them: none waits in a circle
   for (device::Device* each : *ranks) {
     auto turn = take_turn(place, *each);
@@ -161,7 +165,7 @@ base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& 
     turns.push_back(std::move(*turn));
     if (auto s = each->restart(); !s.ok()) return s;
   }
-  auto model = load_into_devices(l, *ranks, place);
+  auto model = load_into_devices(l, *ranks, place, std::move(*group));
   if (!model) return no_memory(model.error(), *ranks);
   return model;
 }

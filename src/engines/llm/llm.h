@@ -22,7 +22,7 @@
 // seconds, and the rest when it is wanted for the second time). Devices compute in bfloat16. tool_format (auto: by the
 // chat template; or a name that text/tool_format.h has): how the model writes calls of tools. tensor_parallel_size (1):
 // so many devices compute the model together, `device` and those behind it (cuda:2 and cuda:3), each with its part of
-// the weights, and of the keys and values: kv_cache is then bytes of each.
+// the weights, and of the keys and values: kv_cache is then bytes of each. A device is in one such group at a time.
 //
 // ModelSpec::adapters are LoRA adapters (load/adapter.h), on the CPU: `auto` takes that for a model that has some.
 #pragma once

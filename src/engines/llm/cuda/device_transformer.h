@@ -43,6 +43,7 @@ struct DeviceModel {
   std::unique_ptr<VisionWorker> vision;  // null: the model takes no images
   std::shared_ptr<const msg::TextSpec> text;
   std::vector<OtherRank> others{};  // devices that compute it together with the first
+  std::shared_ptr<void> group{};    // theirs (device/groups.h), while it lives
 };
 
 struct DeviceOptions {

@@ -52,6 +52,37 @@ inline std::unique_ptr<DeviceTransformer> on_device(const std::string& path, dev
   return out ? std::move(*out) : nullptr;
 }
 
+using Ranks = std::vector<device::Device*>;
+
+// The same, of several that compute it together.
+inline base::Result<std::unique_ptr<DeviceTransformer>> on_ranks(
+    const std::string& path, const Ranks& ranks, cuda::DeviceOptions options = {},
+    const cuda::Kernels& kernels = cuda::reference::table()) {
+  auto folder = Folder::open(path);
+  auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
+  auto store = Store::open(*folder);
+  const auto count = uint32_t(ranks.size());
+  if (auto s = cuda::check_split(*shape, count); !s.ok()) return s;
+  cuda::DeviceModel model;
+  model.shape = cuda::split_shape(*shape, count);
+  model.readouts = load_readouts(*shape, *folder).value();
+  for (uint32_t rank = 0; rank < count; ++rank) {
+    auto weights = cuda::load_device_weights(*shape, model.readouts, *store, *ranks[rank], {rank, count});
+    if (!weights) return weights.error();
+    if (rank == 0)
+      model.weights = std::move(*weights);
+    else
+      model.others.push_back({ranks[rank], std::move(*weights)});
+  }
+  auto text = std::make_shared<msg::TextSpec>();
+  text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids, text->max_length = shape->max_length;
+  model.text = text;
+  auto out = DeviceTransformer::make(*ranks[0], kernels, std::move(model), std::move(options));
+  if (out)
+    if (auto s = (*out)->reserve(256, 16); !s.ok()) return s;
+  return out;
+}
+
 struct Talk {
   std::vector<std::vector<uint32_t>> tokens;
   std::vector<std::vector<float>> readouts;

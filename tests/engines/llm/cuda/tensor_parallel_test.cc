@@ -13,35 +13,6 @@ namespace weir::llm {
 namespace {
 
 using device::FakeDevice;
-using Ranks = std::vector<device::Device*>;
-
-base::Result<std::unique_ptr<DeviceTransformer>> on_ranks(const std::string& path, const Ranks& ranks,
-                                                          cuda::DeviceOptions options = {}) {
-  auto folder = Folder::open(path);
-  auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
-  auto store = Store::open(*folder);
-  const auto count = uint32_t(ranks.size());
-  if (auto s = cuda::check_split(*shape, count); !s.ok()) return s;
-  cuda::DeviceModel model;
-  model.shape = cuda::split_shape(*shape, count);
-  model.readouts = load_readouts(*shape, *folder).value();
-  for (uint32_t rank = 0; rank < count; ++rank) {
-    auto weights = cuda::load_device_weights(*shape, model.readouts, *store, *ranks[rank], {rank, count});
-    if (!weights) return weights.error();
-    if (rank == 0)
-      model.weights = std::move(*weights);
-    else
-      model.others.push_back({ranks[rank], std::move(*weights)});
-  }
-  auto text = std::make_shared<msg::TextSpec>();
-  text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids, text->max_length = shape->max_length;
-  model.text = text;
-  auto out = DeviceTransformer::make(*ranks[0], cuda::reference::table(), std::move(model), std::move(options));
-  if (out)
-    if (auto s = (*out)->reserve(256, 16); !s.ok()) return s;
-  return out;
-}
-
 class LlmTensorParallel : public testing::Test {
  protected:
   void SetUp() override {
@@ -297,10 +268,31 @@ TEST_F(LlmTensorParallelLoad, KeysAndValuesFitOnEachDevice) {
   EXPECT_GT(model.policy.kv_bytes, uint64_t(50) << 20);
   EXPECT_LT(fake("fake:1").used(), fake("fake:1").info().memory);
   EXPECT_LT(fake("fake").used(), size_t(400) << 20);
+  model_ = Loaded();
   auto full = fake("fake:1").buffer(fake("fake:1").memory()->free);
   auto refused = error_of(kChat, {});
   EXPECT_EQ(refused.code, base::Code::kResourceExhausted);
   EXPECT_NE(refused.text.find("of 1GiB of fake:1 "), std::string::npos) << refused.text;
+}
+
+// A device is in one group at a time, whatever its place there; of the same model the next version waits.
+TEST_F(LlmTensorParallelLoad, ADeviceComputesOneModelTogetherWithOthers) {
+  wanted_.name = "one", wanted_.parameters = {{"kv_cache", "8MiB"}, {"tensor_parallel_size", "2"}};
+  ASSERT_TRUE(error_of(kChat, {{"device", "fake"}}).ok());
+  wanted_.name = "other";
+  for (auto [device, shared] : {std::pair("fake", "fake"), {"fake:1", "fake:1"}}) {
+    auto refused = error_of(kChat, {{"device", device}});
+    EXPECT_EQ(refused.code, base::Code::kFailedPrecondition);
+    EXPECT_EQ(refused.text, shared + std::string(" computes model 'one' together with other devices: it can be in one "
+                                                 "such group at a time"));
+  }
+  wanted_.name = "one";
+  auto again = error_of(kChat, {{"device", "fake"}});
+  EXPECT_EQ(again.code, base::Code::kResourceExhausted);
+  EXPECT_TRUE(base::worth_trying_again(again)) << again.text;
+  model_ = Loaded();
+  wanted_.name = "other";
+  EXPECT_TRUE(error_of(kChat, {{"device", "fake:1"}}).ok());
 }
 
 }  // namespace
