@@ -89,16 +89,26 @@ Status choose_products(generation::TokenEngine& engine, const StepSizes& most, s
 
 Status DeviceTransformer::forward(const Step& step, uint32_t bucket) {
   const RankStep others{step, layout_, next_step().sampling, (first_ + submitted_) % kStepsInFlight};
-  const auto key = bucket > 0 ? std::optional(key_of(bucket, layout_.parts)) : std::nullopt;
-  return ranks_.together([&] { return bucket > 0 ? decode(bucket) : forward_.run(queued(step)); },
+  if (bucket == 0)
+    return ranks_.together([&] { return forward_.run(queued(step)); },
+                           [&](RankWorker& rank) { return rank.queue(others, {}); });
+  const uint64_t key = key_of(bucket, layout_.parts);
+  if (ranks_.several() && !ranks_.have_graph(key)) return forward_and_capture(others, bucket, key);
+  return ranks_.together([&] { return graphs_.run(key, [&] { return decode_once(bucket); }); },
                          [&](RankWorker& rank) { return rank.queue(others, key); });
 }
 
-// All up to the logits, as a graph of the bucket where there is one.
-Status DeviceTransformer::decode(uint32_t bucket) {
-  return graphs_.run(key_of(bucket, layout_.parts), [&] { return decode_once(bucket); });
+// Where several devices compute together, all of them launch a graph or none does: it is captured behind a step, for
+// the next one, and a device that has failed to keeps all of them without graphs from then on.
+Status DeviceTransformer::forward_and_capture(const RankStep& others, uint32_t bucket, uint64_t key) {
+  auto status =
+      ranks_.together([&] { return decode_once(bucket); }, [&](RankWorker& rank) { return rank.queue(others, {}); });
+  if (!status.ok() || !graphs_.wanted_again(key)) return status;
+  return ranks_.together([&] { return graphs_.make(key, [&] { return decode_once(bucket); }); },
+                         [&](RankWorker& rank) { return rank.make_graph(others, key); });
 }
 
+// All up to the logits.
 Status DeviceTransformer::decode_once(uint32_t bucket) {
   const QueuedStep step = queued(plain_step());
   auto status = forward_.run(step);

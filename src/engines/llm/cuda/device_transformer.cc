@@ -77,7 +77,7 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       logits_at_once_(std::clamp(options_.max_running, kLogitsLeast, kLogitsMost)),
       buckets_(graph_buckets(std::min(options_.max_running, logits_at_once_))),
       queue_(device, kernels, options_.patience),
-      ranks_(queue_),
+      ranks_(queue_, graphs_),
       cache_(shape_),
       graphs_(device, queue_.stream(), options_.graphs),
       forward_(queue_, shape_, model_.weights, model_.readouts, activations_, cache_),

@@ -99,7 +99,7 @@ class DeviceTransformer final : public generation::TokenEngine {
 
   // Graphs (device_graphs.cc). All ranks' layers, and the first one's logits where the bucket's graph has them.
   base::Status forward(const Step& step, uint32_t bucket);
-  base::Status decode(uint32_t bucket);
+  base::Status forward_and_capture(const RankStep& others, uint32_t bucket, uint64_t key);
   base::Status decode_once(uint32_t bucket);
   base::Status warm();
   base::Status warm_graphs();

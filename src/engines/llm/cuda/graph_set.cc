@@ -11,7 +11,7 @@ using base::Status;
 Status GraphSet::run(uint64_t key, const Queue& queue) {
   auto graph = graphs_.find(key);
   if (graph == graphs_.end()) {
-    if (!wanted_ || seen_.insert(key).second) return queue();
+    if (!wanted_again(key)) return queue();
     if (auto s = make(key, queue); !s.ok()) return s;
     graph = graphs_.find(key);
   }

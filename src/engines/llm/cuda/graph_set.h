@@ -23,6 +23,9 @@ class GraphSet {
 
   bool wanted() const { return wanted_; }
   size_t size() const { return graphs_.size(); }
+  bool has(uint64_t key) const { return graphs_.contains(key); }
+  // Notes that it is wanted; whether that was so before, and a graph is worth its while.
+  bool wanted_again(uint64_t key) { return wanted_ && !seen_.insert(key).second; }
   // By way of a graph where there is one.
   base::Status run(uint64_t key, const Queue& queue);
   // Makes it now, without running it. Errors: of a device at fault.

@@ -1,16 +1,15 @@
 #include "engines/llm/cuda/rank_group.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 namespace weir::llm::cuda {
 namespace {
 
 using base::Status;
-using device::Device;
+using Progress = device::Device::Progress;
 using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::seconds kAfterAbort{1};  // in which what a collective has kept waiting ends
 
 }  // namespace
 
@@ -59,6 +58,8 @@ void RankGroup::close() {
   bool ended = end(first_);  // what was aborted, too, has the communicators until it is done
   for (auto& worker : workers_) ended = end(worker->queue()) && ended;
   if (!ended) abort(base::failure(base::Code::kUnavailable, "a device of the model hangs"));
+  first_graphs_.clear();
+  for (auto& worker : workers_) worker->clear_graphs();
   for (Communicator* communicator : communicators_) (void)first_.kernels().collectives->close(communicator);
   first_.join(nullptr, 0);
   for (auto& worker : workers_) worker->close();
@@ -81,6 +82,11 @@ Status RankGroup::copy_block(uint32_t from, uint32_t to, uint32_t positions) {
 
 bool RankGroup::graphs_wanted() const {
   return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->graphs_wanted(); });
+}
+
+bool RankGroup::have_graph(uint64_t key) const {
+  return first_graphs_.has(key) &&
+         std::all_of(workers_.begin(), workers_.end(), [&](const auto& worker) { return worker->has_graph(key); });
 }
 
 uint64_t RankGroup::bytes() const {
@@ -117,18 +123,25 @@ void RankGroup::abort(const Status& why) {
   for (Communicator* communicator : communicators_) first_.kernels().collectives->abort(communicator);
 }
 
-base::Result<Device::Progress> RankGroup::progress(const device::Event& done, size_t slot) {
+base::Result<Progress> RankGroup::progress_of(size_t rank, const device::Event& done, size_t slot) {
+  return queue_of(rank).device().progress(rank == 0 ? done : workers_[rank - 1]->done(slot));
+}
+
+// A fault of any rank counts at once, though the others wait for that rank in a collective.
+base::Result<Progress> RankGroup::progress(const device::Event& done, size_t slot) {
   if (auto s = lost(); !s.ok()) return s;
+  Progress all = Progress::kDone;
   for (size_t rank = 0; rank < communicators_.size(); ++rank) {
-    KernelQueue& queue = rank == 0 ? first_ : workers_[rank - 1]->queue();
+    KernelQueue& queue = queue_of(rank);
     const Code code = queue.kernels().collectives->error(communicators_[rank]);
     if (code != 0)
       return base::failure(base::Code::kUnavailable,
                            queue.device().info().id + ": NCCL failed with code " + std::to_string(code));
-    auto now = queue.device().progress(rank == 0 ? done : workers_[rank - 1]->done(slot));
-    if (!now || *now == Device::Progress::kPending) return now;
+    auto now = progress_of(rank, done, slot);
+    if (!now) return now;
+    if (*now == Progress::kPending) all = Progress::kPending;
   }
-  return Device::Progress::kDone;
+  return all;
 }
 
 Status RankGroup::await(const device::Event& done, size_t slot) {
@@ -137,18 +150,26 @@ Status RankGroup::await(const device::Event& done, size_t slot) {
   for (device::PollBackoff backoff;; backoff.wait()) {
     auto now = progress(done, slot);
     if (!now) return (void)kept(now.error()), lost();
-    if (*now == Device::Progress::kDone) return {};
+    if (*now == Progress::kDone) return {};
     if (Clock::now() > until) return give_up(done, slot);
   }
 }
 
-// One that hangs keeps the others waiting: without their collectives these come to an end.
+// One that hangs keeps the others waiting: without their collectives these come to an end. Only a device whose own work
+// stands once more for so long has hung.
 Status RankGroup::give_up(const device::Event& done, size_t slot) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience_).count();
   abort(base::failure(base::Code::kUnavailable,
                       "the devices of a model have not answered for " + std::to_string(seconds) + " s"));
-  (void)device::await(first_.device(), done, kAfterAbort);
-  for (auto& worker : workers_) (void)device::await(worker->queue().device(), worker->done(slot), kAfterAbort);
+  std::vector<size_t> pending(communicators_.size());
+  std::iota(pending.begin(), pending.end(), size_t(0));
+  const auto until = Clock::now() + patience_;
+  for (device::PollBackoff backoff; !pending.empty() && Clock::now() < until; backoff.wait())
+    std::erase_if(pending, [&](size_t rank) {
+      auto now = progress_of(rank, done, slot);
+      return !now || *now == Progress::kDone;
+    });
+  for (size_t rank : pending) (void)device::give_up(queue_of(rank).device(), patience_);
   return lost();
 }
 

@@ -3,6 +3,9 @@
 //
 // What fails on one rank would leave the others waiting in a collective: it aborts the collectives of all of them, and
 // the model is lost, whatever state its devices are in; it is loaded anew. The model's thread; abort() also workers.
+//
+// NCCL frees a communicator, closed or aborted, when the last graph that has captured it is gone. So close() destroys
+// all ranks' graphs first, and abort() waits for nothing.
 #pragma once
 
 #include <memory>
@@ -22,7 +25,8 @@ struct OtherRank {
 
 class RankGroup {
  public:
-  explicit RankGroup(KernelQueue& first) : first_(first) {}
+  // Both are the first rank's. Graphs have the collectives in them, and go before these do.
+  RankGroup(KernelQueue& first, GraphSet& graphs) : first_(first), first_graphs_(graphs) {}
   ~RankGroup() { close(); }
   RankGroup(const RankGroup&) = delete;
 
@@ -36,6 +40,7 @@ class RankGroup {
   template <class Own, class Others>
   base::Status together(Own own, Others others) {
     if (workers_.empty()) return own();
+    if (auto s = lost(); !s.ok()) return s;  // graphs would launch collectives that are no more
     for (auto& worker : workers_) worker->begin([this, &others, rank = worker.get()] { return kept(others(*rank)); });
     base::Status status = kept(own());
     for (auto& worker : workers_)
@@ -54,7 +59,10 @@ class RankGroup {
   base::Status reserve(uint32_t blocks, uint32_t block_size, size_t arguments);
   base::Status copy_block(uint32_t from, uint32_t to, uint32_t positions);
 
+  bool several() const { return !workers_.empty(); }
   bool graphs_wanted() const;
+  // Whether all ranks do: some with a graph and others without do not meet in its collectives.
+  bool have_graph(uint64_t key) const;
   uint64_t bytes() const;
   uint64_t weight_bytes() const;
   // OK, or why the model is lost.
@@ -64,10 +72,15 @@ class RankGroup {
   base::Status connect();
   base::Status kept(base::Status status);
   void abort(const base::Status& why);
+  // The first rank's event is `done`, the others' that of the slot.
+  base::Result<device::Device::Progress> progress_of(size_t rank, const device::Event& done, size_t slot);
   base::Result<device::Device::Progress> progress(const device::Event& done, size_t slot);
   base::Status give_up(const device::Event& done, size_t slot);
 
+  KernelQueue& queue_of(size_t rank) { return rank == 0 ? first_ : workers_[rank - 1]->queue(); }
+
   KernelQueue& first_;
+  GraphSet& first_graphs_;
   std::chrono::nanoseconds patience_{};
   std::vector<std::unique_ptr<RankWorker>> workers_;
   std::vector<Communicator*> communicators_;  // the first rank's at the front

@@ -65,6 +65,8 @@ class RankWorker {
   // The end of the step of that slot.
   const device::Event& done(size_t slot) const { return slots_[slot].done; }
   bool graphs_wanted() const { return graphs_.wanted(); }
+  bool has_graph(uint64_t key) const { return graphs_.has(key); }
+  void clear_graphs() { graphs_.clear(); }
   uint64_t bytes() const { return weights_.bytes + activations_.bytes; }
   uint64_t weight_bytes() const { return weights_.bytes; }
   KernelQueue& queue() { return queue_; }
