@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/attempt.h"
 #include "engines/llm/cuda/rank_worker.h"
 
 namespace weir::llm::cuda {
@@ -41,8 +42,9 @@ class RankGroup {
   base::Status together(Own own, Others others) {
     if (workers_.empty()) return own();
     if (auto s = lost(); !s.ok()) return s;  // graphs would launch collectives that are no more
-    for (auto& worker : workers_) worker->begin([this, &others, rank = worker.get()] { return kept(others(*rank)); });
-    base::Status status = kept(own());
+    for (auto& worker : workers_)
+      worker->begin([this, &others, rank = worker.get()] { return attempt([&] { return others(*rank); }); });
+    base::Status status = attempt(own);
     for (auto& worker : workers_)
       if (auto s = worker->finish(); status.ok()) status = std::move(s);
     return status.ok() ? status : lost();
@@ -71,6 +73,13 @@ class RankGroup {
  private:
   base::Status connect();
   base::Status kept(base::Status status);
+  // A rank's work: what it throws would leave the others waiting, too.
+  template <class Work>
+  base::Status attempt(Work work) {
+    base::Status status;
+    auto thrown = base::attempt("a device's part of a step", [&] { status = work(); });
+    return kept(thrown.ok() ? std::move(status) : std::move(thrown));
+  }
   void abort(const base::Status& why);
   // The first rank's event is `done`, the others' that of the slot.
   base::Result<device::Device::Progress> progress_of(size_t rank, const device::Event& done, size_t slot);

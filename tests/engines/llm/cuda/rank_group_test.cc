@@ -2,6 +2,7 @@
 // communicators, graphs on all ranks or on none, nothing that is launched after an abort; and faults seen at once.
 #include <atomic>
 #include <chrono>
+#include <new>
 
 #include "device/fake_device.h"
 #include "device/host_device.h"
@@ -16,10 +17,11 @@ using device::FakeDevice;
 class CountingDevice : public device::HostDevice {
  public:
   std::atomic<int> graphs{0}, launches{0};
-  std::atomic<bool> captures{true};
+  std::atomic<bool> captures{true}, throws{false};
 
  private:
   base::Result<void*> do_captured(void* stream) override {
+    if (throws) throw std::bad_alloc();
     auto made = HostDevice::do_captured(stream);
     if (!captures) {
       HostDevice::do_free(device::Kind::kGraph, *made);
@@ -78,6 +80,22 @@ TEST_F(LlmRankGroup, WhereOneRankHasNoGraphNoneIsLaunched) {
     EXPECT_EQ(first_.launches, 0);
     EXPECT_EQ(second_.launches, 0);
     failing->captures = true;
+  }
+}
+
+TEST_F(LlmRankGroup, AnExceptionOfARankFailsTheStep) {
+  for (auto* failing : {&first_, &second_}) {
+    auto model = engine();
+    failing->throws = true;
+    base::Status status;
+    for (int i = 0; i < 4 && status.ok(); ++i) {
+      DeviceStepper stepper(*model);
+      Sequence s{{prompts()[0][0]}, {}};
+      stepper.add(s, 1, Wanted::kLast);
+      status = model->step(stepper.step);
+    }
+    EXPECT_FALSE(status.ok());
+    failing->throws = false;
   }
 }
 
