@@ -92,6 +92,12 @@ class LiveResponse : public OpenaiBench {
                            [&](const base::Status& status) { done.set_value(status); }));
     return done.get_future().get();
   }
+  size_t batches() {
+    size_t out = 0;
+    (void)on_journal(
+        [&](Storage& s) { out = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
+    return out;
+  }
   // Within some seconds of the journal's thread.
   static bool comes(const std::function<bool()>& is_so) {
     for (int i = 0; i < 500 && !is_so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -122,20 +128,14 @@ TEST_F(LiveResponse, IsKnownToOtherNodesWhileItIsMade) {
   scripted().end();
   settle();
   EXPECT_EQ(json(get(*a, id))["status"], "completed");
-  size_t batches = 1;
-  (void)on_journal(
-      [&](Storage& s) { batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
-  EXPECT_EQ(batches, 0u);
+  EXPECT_EQ(batches(), 0u);
 }
 
 TEST_F(LiveResponse, IsTheClientsOnceTheJournalHasIt) {
   auto x = begin(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})");
   EXPECT_FALSE(x->ended);
   while (!x->ended && a->posted.do_next()) continue;
-  size_t batches = 0;
-  (void)on_journal(
-      [&](Storage& s) { batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
-  EXPECT_EQ(batches, 1u);
+  EXPECT_EQ(batches(), 1u);
   EXPECT_EQ(json(x)["status"], "queued");
 }
 
@@ -151,10 +151,7 @@ TEST_F(LiveResponse, IsRefusedWhereTheLogIsAway) {
     settle();
     (void)on_journal([&](Storage&) { log.away = false; });
     EXPECT_EQ(a->stored.size(), 0u);
-    size_t batches = 1;
-    (void)on_journal(
-        [&](Storage& s) { batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
-    EXPECT_EQ(batches, 0u);
+    EXPECT_EQ(batches(), 0u);
   }
 }
 
@@ -162,6 +159,25 @@ TEST_F(LiveResponse, KeepsItsRecordUntilTheJournalHasIt) {
   const std::string id = ask();
   EXPECT_TRUE(a->background.goes_on(id));
   EXPECT_EQ(a->background.run(id)->record, nullptr);
+}
+
+// Nobody else could stop it.
+TEST_F(LiveResponse, IsStoppedWhereItsClientLeavesBeforeItKnowsTheId) {
+  for (const bool away : {true, false}) {
+    (void)on_journal([&](Storage&) { log.away = away; });
+    auto x = begin(*a, "POST", "/v1/responses", R"({"model":"m","input":"hi","background":true})");
+    settle();
+    ASSERT_FALSE(x->ended);
+    ASSERT_EQ(inbox().held.size(), 1u);
+    x.reset();
+    make_until_cancelled();
+    models.finish_all();
+    settle();
+    (void)on_journal([&](Storage&) { log.away = false; });
+    EXPECT_EQ(a->stored.size(), 0u);
+    EXPECT_TRUE(comes([&] { return batches() == 0; })) << away;
+    inbox().held.clear();
+  }
 }
 
 // One word of it may be lost: it is asked for again.
@@ -178,13 +194,7 @@ TEST_F(LiveResponse, LeavesNothingWhereNobodyKnewWhetherItWasWritten) {
     } else if (!inbox().held.empty()) {
       make_until_cancelled();
     }
-    EXPECT_TRUE(comes([&] {
-      size_t batches = 1;
-      (void)on_journal([&](Storage& s) {
-        batches = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size();
-      });
-      return batches == 0;
-    })) << lost;
+    EXPECT_TRUE(comes([&] { return batches() == 0; })) << lost;
     models.finish_all();
     inbox().held.clear();
   }
@@ -327,12 +337,6 @@ TEST_F(LiveResponse, IsPutOffWhereItsNodeDrains) {
 class KeptLiveResponse : public LiveResponse {
  protected:
   KeptLiveResponse() { options.records = &records; }
-  size_t batches() {
-    size_t out = 0;
-    (void)on_journal(
-        [&](Storage& s) { out = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
-    return out;
-  }
   FakeRecords records;
 };
 

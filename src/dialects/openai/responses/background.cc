@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/encoding.h"
 #include "base/memory_ledger.h"
 #include "base/sip_hash.h"
@@ -23,6 +24,7 @@ namespace {
 using wire::Exchange;
 
 constexpr std::string_view kTokenField = "weir-background";
+constexpr char kTooMany[] = "too many responses are made in the background; try again later";
 
 // The beginning of a response that has just been asked for, up to what its client has sent.
 std::string head_of_response(OpenAiState& state, const std::string& id, std::string_view model) {
@@ -122,6 +124,25 @@ jobs::ShardJobs::Aside second_request(OpenAiState& state, const Exchange& exchan
   return out;
 }
 
+// A response whose client does not know its id yet. Where that leaves before, nobody else could stop it.
+class Untold {
+ public:
+  Untold(BackgroundResponses& all, uint64_t tenant, std::string id) : all_(all), tenant_(tenant), id_(std::move(id)) {}
+  Untold(const Untold&) = delete;
+  ~Untold() {
+    if (!told_) (void)base::attempt("a background response", [this] { stop(); });
+  }
+  void told() { told_ = true; }
+  // False: it is over already.
+  bool stop() { return all_.stop(tenant_, id_, BackgroundResponses::Ending::kForgotten).has_value(); }
+
+ private:
+  BackgroundResponses& all_;
+  const uint64_t tenant_;
+  const std::string id_;
+  bool told_ = false;
+};
+
 }  // namespace
 
 bool BackgroundResponses::begin(const std::string& id, Run run) {
@@ -220,10 +241,7 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   if (journal_of(state)) live = aside.job;
   if (live && !aside.put_off) live->body.clear();
   if (!state.options.background->begin(id, std::move(run)))
-    return respond(exchange, {base::try_again(base::Code::kResourceExhausted,
-                                              "too many responses are made in the background; try again later"),
-                              "background",
-                              {}});
+    return respond(exchange, {base::try_again(base::Code::kResourceExhausted, kTooMany), "background", {}});
   auto stop = state.options.jobs->run_aside(std::move(aside));
   if (!stop) {
     state.options.background->end(id);
@@ -232,11 +250,12 @@ void begin_in_background(OpenAiState& state, Exchange& exchange, const Request& 
   }
   state.options.background->set_stop(id, std::move(stop));
   // Where this process dies as soon as the client knows the id, the journal has it, or the response is over.
-  const auto tell = [&state, &exchange, id, tenant, begun = base::Bytes::adopt(std::move(queued)),
+  const auto tell = [&state, &exchange, id, untold = std::make_shared<Untold>(*state.options.background, tenant, id),
+                     begun = base::Bytes::adopt(std::move(queued)),
                      stream = request.stream](const base::Status& written) {
-    if (!written.ok() && state.options.background->stop(tenant, id, BackgroundResponses::Ending::kForgotten))
-      return respond(exchange, refuse(written));
+    if (!written.ok() && untold->stop()) return respond(exchange, refuse(written));
     stream ? replay(state, exchange, id, -1) : respond_json(exchange, begun);
+    untold->told();
   };
   live ? begin_live(state, exchange, *std::move(live), tell) : tell({});
 }
