@@ -75,8 +75,6 @@ constexpr Family kFamilies[] = {
     {"weir_model_requests_total", "", "", ",outcome=\"cancelled\"",
      [](const ModelStats& s) { return s.cancelled.load(); }},
     {"weir_model_requests_total", "", "", ",outcome=\"expired\"", [](const ModelStats& s) { return s.expired.load(); }},
-    {"weir_model_pending", "gauge", "Calls that wait for their batch now.", "",
-     [](const ModelStats& s) { return s.waiting(); }},
 };
 
 constexpr Family kTimes[] = {
@@ -162,12 +160,15 @@ void append(std::string& out, const std::vector<Row>& rows, const Family (&famil
   }
 }
 
-// Requests to an ensemble wait in its steps, and count there: what a scaler sums up is to have them once.
-void append_pending(std::string& out, const std::vector<Row>& rows) {
-  constexpr std::string_view kName = "nv_inference_pending_request_count";
-  head(out, kName, "gauge", "Requests awaiting execution.");
-  for (const auto& row : rows)
-    line(out, kName, row.labels, row.served->spec.configured.steps.empty() ? row.stats->waiting() : 0);
+// A Call inside a model with steps waits in one of these, and counts there: whoever adds up the models has it once.
+// Such a model has those that wait before its first step.
+void append_pending(std::string& out, const std::vector<Row>& rows, std::string_view name, std::string_view help) {
+  head(out, name, "gauge", help);
+  for (const auto& row : rows) {
+    const bool has_steps = !row.served->spec.configured.steps.empty();
+    const uint64_t before = uint64_t(std::max<int64_t>(row.stats->held.load(), 0));
+    line(out, name, row.labels, has_steps ? before : row.stats->waiting());
+  }
 }
 
 // Rows per batch, as a histogram with a bucket per power of two.
@@ -232,6 +233,8 @@ void plain(std::string& out, std::string_view name, std::string_view type, std::
 void append_models(std::string& out, const bus::Catalog& catalog) {
   auto all = rows(catalog);
   append(out, all, kFamilies, line);
+  append_pending(out, all, "weir_model_pending",
+                 "Calls that wait for their batch now; of a model with steps those that wait before the first.");
   append(out, all, kTimes, seconds_line);
   append_caches(out, all, kCaches);
   append_batches(out, all);
@@ -246,7 +249,7 @@ void append_models(std::string& out, const bus::Catalog& catalog) {
 void append_triton(std::string& out, const bus::Catalog& catalog) {
   const auto all = rows(catalog);
   append(out, all, kTriton, line);
-  append_pending(out, all);
+  append_pending(out, all, "nv_inference_pending_request_count", "Requests awaiting execution.");
   append_caches(out, all, kTritonsCaches);
 }
 

@@ -183,6 +183,24 @@ TEST(ModelMetrics, EveryFamilyIsWellFormedAndNamesTheModel) {
     EXPECT_NE(text.find(line), std::string::npos) << line;
 }
 
+// The step counts them, too, and a scaler adds them up.
+TEST(ModelMetrics, WhatWaitsInStepsIsPendingThereAndWhatWaitsBeforeThemInTheirModel) {
+  bus::Catalog catalog;
+  auto ensemble = std::make_shared<bus::Served>(), step = std::make_shared<bus::Served>();
+  ensemble->spec.configured.steps.push_back({});
+  ensemble->stats.pending = 6, ensemble->stats.held = 2;
+  step->stats.pending = 5, step->stats.held = 1;
+  catalog.models["ensemble"].versions["1"] = ensemble;
+  catalog.models["step"].versions["1"] = step;
+  std::string text;
+  append_models(text, catalog);
+  append_triton(text, catalog);
+  expect_prometheus(text);
+  for (const std::string name : {"weir_model_pending", "nv_inference_pending_request_count"})
+    for (const char* line : {"{model=\"ensemble\",version=\"1\"} 2\n", "{model=\"step\",version=\"1\"} 6\n"})
+      EXPECT_NE(text.find(name + line), std::string::npos) << name << line << text;
+}
+
 TEST(TokenMetrics, ModelsOfTokensHaveFamiliesOfTheirOwnAndUnderVllmsNames) {
   bus::Catalog catalog;
   std::string text;
