@@ -169,7 +169,7 @@ base::Result<std::string> read_iterative(const Triton& in) {
   for (const auto& control : sequence.controls) {
     if (control.input.find(kBetween) != std::string::npos) return unfit("the name of a control input");
     char values[64];
-    std::snprintf(values, sizeof values, "%d%c%.9g%c%.9g", int(control.dtype), kBetween, control.off, kBetween,
+    std::snprintf(values, sizeof values, "%d%c%.17g%c%.17g", int(control.dtype), kBetween, control.off, kBetween,
                   control.on);
     for (std::string_view part : {std::string_view(control.input), word_of(control.kind), std::string_view(values)})
       out.append(1, kBetween).append(part);

@@ -88,6 +88,12 @@ TEST(SequenceConfig, IterativeSequencesAreForPythonModelsWithoutStates) {
             "5\x1f"
             "0\x1f"
             "1");
+  EXPECT_EQ(slots("control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START "
+                  "int32_false_true: [ -2147483648, 2147483647 ] } }"),
+            "0\x1fS\x1fSTART\x1f"
+            "8\x1f"
+            "-2147483648\x1f"
+            "2147483647");
   EXPECT_NE(slots("control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START } }").find("needs two values"),
             std::string::npos);
 }
