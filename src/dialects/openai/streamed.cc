@@ -7,10 +7,9 @@
 // finish_reason; with stream_options.include_usage one more with the usage and no choices. A chunk is appended to a
 // string by hand: no document is built for a token.
 #include "dialects/openai/answer.h"
+#include "dialects/openai/event_stream.h"
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
-#include "wire/quiet_timer.h"
-#include "wire/sse.h"
 
 namespace weir::openai {
 namespace {
@@ -21,14 +20,14 @@ class Streamed final : public Answer {
  public:
   Streamed(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
       : Answer(state, exchange, kind, std::move(request)) {
-    quiet_.start();
+    stream_.start();
   }
 
   void on_drain(Exchange&) override {
     for (Choice& choice : choices_) choice.call.repay();
   }
   void on_close(Exchange&, bool) override {
-    quiet_.stop();
+    stream_.stop();
     leave();
   }
 
@@ -40,38 +39,30 @@ class Streamed final : public Answer {
     if (request_.include_usage) {
       std::string frame = prefix_ + "],";
       write_usage(frame, usage());
-      send(std::move(frame += "}\n\n"));
+      stream_.send(std::move(frame += "}\n\n"));
     }
     finish();
   }
   void failed(const base::Status& status) override {
     if (!exchange_.responding()) {
-      quiet_.stop();
+      stream_.stop();
       return respond(exchange_, refuse(status));
     }
     exchange_.record().set_outcome(status);
-    send("data: " + error_json(refuse(status)) + "\n\n");
+    stream_.send("data: " + error_json(refuse(status)) + "\n\n");
     finish();
   }
 
-  void finish() {
-    quiet_.stop();
-    send("data: [DONE]\n\n");
-    exchange_.end();
-  }
+  void finish() { stream_.end("data: [DONE]\n\n"); }
 
-  void open() {
-    if (exchange_.responding()) return;
+  void make_prefix() {
     make_head(kind_ == Kind::kChat ? "chat.completion.chunk" : "text_completion");
     prefix_ = "data: {" + head() + ",\"choices\":[";
-    wire::Response response = wire::stream_head();
-    add_timing(exchange_, response.fields);
-    exchange_.head(std::move(response));
   }
 
   // Everything that is new of a choice, and its end.
   void send_delta(Choice& choice) {
-    open();
+    stream_.open();
     std::string frame;
     if (choice.begun && choice.end.why == End::Why::kNone && choice.delta.has_only_text() &&
         choice.prompt_ids.empty() && !request_.continuous_usage) {
@@ -81,7 +72,7 @@ class Streamed final : public Answer {
       if (!std::exchange(choice.begun, true) && kind_ == Kind::kChat) role(choice, frame);
       write_chunk(choice, choice.delta, frame);
     }
-    send(std::move(frame));
+    stream_.send(std::move(frame));
     gather(choice);
     choice.delta.clear();
   }
@@ -177,18 +168,6 @@ class Streamed final : public Answer {
     choice.prompt_ids.clear();
   }
 
-  void send(std::string frame) {
-    quiet_.sent();
-    exchange_.body(base::Bytes::adopt(std::move(frame)));
-  }
-
-  void ping() {
-    open();
-    std::string comment;
-    wire::append_sse_comment(comment);
-    send(std::move(comment));
-  }
-
   struct Around {
     std::string before, after;
   };
@@ -197,7 +176,7 @@ class Streamed final : public Answer {
   std::vector<ChoiceDelta> kept_;  // by choice
   uint64_t kept_bytes_ = 0, kept_charged_ = 0;
   std::vector<Around> around_;  // the text of a chunk that has nothing else, by choice; empty until its first
-  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+  EventStream stream_{state_.bus.env(), exchange_, [this] { make_prefix(); }};
 };
 
 }  // namespace

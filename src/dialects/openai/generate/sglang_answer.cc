@@ -8,12 +8,11 @@
 // there are several; the last is [DONE]. Because each event replaces the one before it, a peer that reads slowly gets
 // fewer of them: at most one answer waits beyond what the connection holds.
 #include "dialects/openai/api_error.h"
+#include "dialects/openai/event_stream.h"
 #include "dialects/openai/generate/generate.h"
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
-#include "wire/quiet_timer.h"
-#include "wire/sse.h"
 
 namespace weir::openai::generate {
 namespace {
@@ -24,7 +23,7 @@ class SglangAnswer final : public Answer {
  public:
   SglangAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
       : Answer(state, exchange, kind, std::move(request)), own_id_(new_id()) {
-    if (request_.stream) quiet_.start();
+    if (request_.stream) stream_.start();
   }
 
   void on_drain(Exchange&) override {
@@ -32,7 +31,7 @@ class SglangAnswer final : public Answer {
     flush();
   }
   void on_close(Exchange&, bool) override {
-    quiet_.stop();
+    stream_.stop();
     leave();
   }
 
@@ -119,10 +118,10 @@ class SglangAnswer final : public Answer {
     finish_written(std::move(out));
   }
   void failed(const base::Status& status) override {
-    quiet_.stop();
+    stream_.stop();
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
-    send("data: " + error_json(refuse(status)) + "\n\n");
+    stream_.send("data: " + error_json(refuse(status)) + "\n\n");
     finish();
   }
 
@@ -135,35 +134,16 @@ class SglangAnswer final : public Answer {
       if (!kept(choice).due) continue;
       if (exchange_.responding() && !exchange_.has_room()) return;
       kept(choice).due = false;
-      open();
       std::string frame = "data: ";
       write_answer(choice, frame);
-      send(std::move(frame += "\n\n"));
+      stream_.send(std::move(frame += "\n\n"));
     }
     if (over_) finish();
   }
 
-  void open() {
-    if (exchange_.responding()) return;
-    wire::Response response = wire::stream_head();
-    add_timing(exchange_, response.fields);
-    exchange_.head(std::move(response));
-  }
-  void send(std::string frame) {
-    quiet_.sent();
-    exchange_.body(base::Bytes::adopt(std::move(frame)));
-  }
-  void ping() {
-    open();
-    std::string comment;
-    wire::append_sse_comment(comment);
-    send(std::move(comment));
-  }
   void finish() {
     done_ = true;
-    quiet_.stop();
-    send("data: [DONE]\n\n");
-    exchange_.end();
+    stream_.end("data: [DONE]\n\n");
   }
 
   void write_answer(const Choice& choice, std::string& out) {
@@ -228,7 +208,7 @@ class SglangAnswer final : public Answer {
   const std::string own_id_;
   std::vector<Kept> kept_;  // by choice
   bool over_ = false, done_ = false;
-  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+  EventStream stream_{state_.bus.env(), exchange_};
 };
 
 }  // namespace

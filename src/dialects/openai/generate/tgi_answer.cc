@@ -6,11 +6,10 @@
 // A token that may be the last is held back until the next one, or the end: everything else goes out at once.
 #include <algorithm>
 
+#include "dialects/openai/event_stream.h"
 #include "dialects/openai/generate/generate.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
-#include "wire/quiet_timer.h"
-#include "wire/sse.h"
 
 namespace weir::openai::generate {
 namespace {
@@ -21,14 +20,14 @@ class TgiAnswer final : public Answer {
  public:
   TgiAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
       : Answer(state, exchange, kind, std::move(request)) {
-    if (request_.stream) quiet_.start();
+    if (request_.stream) stream_.start();
   }
 
   void on_drain(Exchange&) override {
     for (Choice& choice : choices_) choice.call.repay();
   }
   void on_close(Exchange&, bool) override {
-    quiet_.stop();
+    stream_.stop();
     leave();
   }
 
@@ -111,27 +110,12 @@ class TgiAnswer final : public Answer {
     if (!top.empty()) (all.held += ",\"top_tokens\":") += top;
   }
   void release(Kept& all) {
-    if (!all.held.empty()) send(std::exchange(all.held, {}) + ",\"generated_text\":null,\"details\":null}\n\n");
+    if (!all.held.empty()) stream_.send(std::exchange(all.held, {}) + ",\"generated_text\":null,\"details\":null}\n\n");
   }
   bool may_be_last(const Kept& all) const {
     return all.seen == request_.params.max_tokens ||
            std::find(end_ids_.begin(), end_ids_.end(), all.last_id) != end_ids_.end();
   }
-  void send(std::string frame) {
-    if (!exchange_.responding()) {
-      wire::Response response = wire::stream_head();
-      add_timing(exchange_, response.fields);
-      exchange_.head(std::move(response));
-    }
-    quiet_.sent();
-    exchange_.body(base::Bytes::adopt(std::move(frame)));
-  }
-  void ping() {
-    std::string comment;
-    wire::append_sse_comment(comment);
-    send(std::move(comment));
-  }
-
   void end_stream() {
     const Choice& choice = choices_.front();
     Kept& all = kept(choice);
@@ -147,9 +131,7 @@ class TgiAnswer final : public Answer {
     } else {
       frame += "null";
     }
-    quiet_.stop();
-    send(std::move(frame += "}\n\n"));
-    exchange_.end();
+    stream_.end(std::move(frame += "}\n\n"));
   }
 
   // ---- What becomes of it
@@ -181,11 +163,10 @@ class TgiAnswer final : public Answer {
     finish_written(out += request_.native.list ? "}]" : "}");
   }
   void failed(const base::Status& status) override {
-    quiet_.stop();
+    stream_.stop();
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
-    send("data: " + tgi_error_json(status) + "\n\n");
-    exchange_.end();
+    stream_.end("data: " + tgi_error_json(status) + "\n\n");
   }
 
   std::string text_of(const Choice& choice) const {
@@ -230,7 +211,7 @@ class TgiAnswer final : public Answer {
 
   std::vector<Kept> kept_;  // by choice
   std::vector<uint32_t> end_ids_;
-  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+  EventStream stream_{state_.bus.env(), exchange_};
 };
 
 }  // namespace
