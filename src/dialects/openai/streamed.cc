@@ -35,7 +35,7 @@ class Streamed final : public Answer {
   void grew(Choice& choice) override { send_delta(choice); }
   void ended(Choice& choice) override { send_delta(choice); }
   void over() override {
-    keep();
+    keep_whole();
     if (request_.include_usage) {
       std::string frame = prefix_ + "],";
       write_usage(frame, usage());
@@ -85,7 +85,7 @@ class Streamed final : public Answer {
     kept_[choice.index()].append(choice.delta);
     if (!charge_bytes(kept_charged_, kept_bytes_)) request_.store = false, kept_.clear();
   }
-  void keep() {
+  void keep_whole() {
     if (kept_.empty() || !charge_written()) return;
     std::vector<const Choice*> all;
     for (Choice& choice : choices_) {
