@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SUITES = {'unit', 'e2e', 'lint', 'sim'}
 # Folders whose tests are built only where a machine has what they need, and the target that is built where it has it.
-NEEDS = {'tests/gpu/cublas': 'weir_cuda'}
+NEEDS = {'tests/gpu/cublas': 'weir_cuda', 'tests/gpu/nccl': 'weir_cuda'}
 
 
 def introspect(build, what):
