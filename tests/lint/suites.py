@@ -31,7 +31,7 @@ def suites(tests):
 def compiled(target):
     """Sources of the target, also those that are compiled as one (unity), which lie in a source that meson has generated."""
     for group in target['target_sources']:
-        yield from group.get('sources', [])
+        yield from map(os.path.normpath, group.get('sources', []))
         for source in group.get('generated_sources', []):
             if re.search(r'-unity\d+\.cpp$', source):
                 text = pathlib.Path(source).read_text()
