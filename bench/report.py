@@ -166,7 +166,7 @@ class Report:
             if not wanted(f'profile {name}', only):
                 continue
             text, why = self.part(f'profile {name}', [sys.executable, ROOT / 'bench/load/profile.py', build, name])
-            match = re.search(r': (\d+) user instructions, ([\d.]+) allocations, ([\d.]+) system calls a (\w+)', text)
+            match = re.search(r': (\d+) user instructions, (-?[\d.]+) allocations, ([\d.]+) system calls a (\w+)', text)
             self.put(f'| `{name}`, a {match[4]} | {int(match[1]):,} | {match[2]} | {match[3]} |' if match else f'| `{name}` | failed: {why} | | |')
 
 
