@@ -198,8 +198,9 @@ bool Target::update(const std::vector<Member>& members) {
     Origin* place = place_of(member.url.authority());
     if (!place) {
       room = false;
-      continue;
+      place = place_of_broken();
     }
+    if (!place) continue;
     if (place->name() != member.url.authority()) place->name_it(member.url);
     if (!place->present || !same_server(place->addresses(), member.addresses)) place->move_to(member.addresses);
   }
@@ -217,6 +218,17 @@ Origin* Target::place_of(const std::string& name) {
   return first([](const Origin& o) {
     return !o.present.load(std::memory_order_acquire) && o.outstanding.load(std::memory_order_acquire) == 0;
   });
+}
+
+// Nodes that were killed while NATS was away stay on the list for some seconds, and may be more than there are places.
+Origin* Target::place_of_broken() {
+  auto found = std::find_if(origins.begin(), origins.end(), [](const Origin& o) {
+    return !o.on_probation && !o.healthy.load(std::memory_order_relaxed) &&
+           o.outstanding.load(std::memory_order_acquire) == 0;
+  });
+  if (found == origins.end()) return nullptr;
+  found->present.store(false, std::memory_order_release);
+  return &*found;
 }
 
 size_t Target::present() const {

@@ -90,6 +90,24 @@ TEST(ForwardDirectory, NodesForWhichThereIsNoPlaceAreLeftOut) {
   EXPECT_EQ(2u, target->present());
 }
 
+TEST(ForwardDirectory, WhereNodesAreMoreThanPlacesANewOneHasThatOfOneThatCannotBeReached) {
+  Directory directory;
+  auto target = target_of("m", 2);
+  const auto url = [](int i) { return "http://127.0.0.1:" + std::to_string(i); };
+  directory.set({{"m", {url(1), url(2)}}});
+  EXPECT_TRUE(directory.add(target).ok());
+  auto& dead = target->origins[1];
+  dead.eject();
+  dead.outstanding = 1;
+  EXPECT_EQ(1u, directory.set({{"m", {url(1), url(2), url(3)}}}).size());
+  EXPECT_FALSE(find(*target, "127.0.0.1:3")) << "a call is with it yet";
+  dead.outstanding = 0;
+  EXPECT_EQ(1u, directory.set({{"m", {url(1), url(2), url(3)}}}).size()) << "one is left out still";
+  EXPECT_TRUE(find(*target, "127.0.0.1:1")->able());
+  ASSERT_TRUE(find(*target, "127.0.0.1:3"));
+  EXPECT_TRUE(find(*target, "127.0.0.1:3")->able());
+}
+
 TEST(ForwardDirectory, WhatIsNoAddressIsPassedOverByName) {
   Directory directory;
   const auto wrong =
