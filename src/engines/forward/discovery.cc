@@ -11,6 +11,7 @@ using base::Status;
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(2);  // for an answer
+constexpr size_t kMostReasons = 4;
 
 }  // namespace
 
@@ -20,6 +21,7 @@ Discovery::Discovery(net::Shard& shard, std::shared_ptr<Target> target, msg::Mod
 void Discovery::ask_next() {
   while (next_ < target_->origins.size() && !target_->origins[next_].present) ++next_;
   if (next_ == target_->origins.size()) {
+    if (failed_ > kMostReasons) reasons_ += "; and " + std::to_string(failed_ - kMostReasons) + " more";
     const bool nonsense = code_ == Code::kInternal;
     return then_(nonsense ? base::failure(code_, reasons_) : base::try_again(Code::kUnavailable, reasons_));
   }
@@ -33,7 +35,7 @@ void Discovery::ask_next() {
 }
 
 void Discovery::failed(const Status& why) {
-  reasons_ += (reasons_.empty() ? "" : "; ") + why.text;
+  if (++failed_ <= kMostReasons) reasons_ += (reasons_.empty() ? "" : "; ") + why.text;
   if (why.code == Code::kInternal) code_ = Code::kInternal;
   conn_->origin().eject();
   // The question that says so is still on the stack.

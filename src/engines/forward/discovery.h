@@ -15,7 +15,8 @@ namespace weir::forward {
 class Discovery {
  public:
   // The signature laid over `wanted`, whose tensors and batch are the origin's then. UNAVAILABLE, worth another try:
-  // no origin has answered, or none has the model ready; the text says why of each. INTERNAL: what it said is nonsense.
+  // no origin has answered, or none has the model ready; the text says why of the first ones. INTERNAL: what it said is
+  // nonsense.
   using Then = std::function<void(base::Result<msg::ModelSpec>)>;
 
   Discovery(net::Shard& shard, std::shared_ptr<Target> target, msg::ModelSpec wanted, Then then);
@@ -32,6 +33,7 @@ class Discovery {
   size_t next_ = 0;  // of the origins
   std::unique_ptr<OriginConn> conn_;
   std::unique_ptr<Questions> questions_;
+  size_t failed_ = 0;  // origins
   std::string reasons_;
   base::Code code_ = base::Code::kUnavailable;
 };
