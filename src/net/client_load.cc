@@ -30,10 +30,10 @@ void ClientLoad::decay(base::Time now) {
   }
 }
 
-Lane ClientLoad::lane(const base::Client* client) const {
-  if (!heavy_ || !client) return Lane::kLight;
+LoadClass ClientLoad::load_class(const base::Client* client) const {
+  if (!heavy_ || !client) return LoadClass::kLight;
   auto heavy = [&](const Known& k) { return k.client.get() == client && is_heavy(k); };
-  return std::any_of(known_.begin(), known_.end(), heavy) ? Lane::kHeavy : Lane::kLight;
+  return std::any_of(known_.begin(), known_.end(), heavy) ? LoadClass::kHeavy : LoadClass::kLight;
 }
 
 }  // namespace weir::net

@@ -1,11 +1,11 @@
-// ClientLoad: for which clients one shard has worked much of late. They come behind the others, so that who asks for
-// little does not wait for all that somebody has heaped up on a thousand connections.
+// ClientLoad: which clients have used much of one shard's CPU time lately. They are served behind the others, so that a
+// client with few requests does not wait for all that another one has queued on a thousand connections.
 //
-// The CPU time that was spent for each is halved every kPeriod, as is that of all. A client is heavy while a quarter of
-// it, and kLeast, was its own: on a machine that is busy with something else that is as true as on an idle one. The
-// table holds those of which most is known: who comes when it is full takes the place of the lightest, with its time,
-// so that nobody hides in a crowd. Clients that are not limited (trusted proxies, who ask for many others) are never
-// heavy. The shard's thread only.
+// The CPU time spent for each client, and for all together, is halved every kPeriod. A client is heavy while its own
+// time is at least kLeast and a quarter of the total. CPU time is counted, not elapsed time, so this holds on a busy
+// machine, too. The table has kClients entries (the space-saving sketch of Metwally et al.): a client that finds it
+// full replaces the lightest one and inherits its time, so that a client cannot hide among many others. Clients that
+// are not limited (trusted proxies, which ask for many clients) are never heavy. The shard's thread only.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace weir::net {
 
-// A line of those who wait for a shard (net/lanes.h): others go first, as long as a light one waits.
-enum class Lane : bool { kLight, kHeavy };
+// The line of a WeightedQueue (net/weighted_queue.h) in which a client waits for the shard.
+enum class LoadClass : bool { kLight, kHeavy };
 
 class ClientLoad {
  public:
@@ -27,7 +27,7 @@ class ClientLoad {
 
   // The shard has worked so long for a connection of `client`; null: nobody counts.
   void add(const base::ClientRef* client, base::Duration spent, base::Time now);
-  Lane lane(const base::Client* client) const;
+  LoadClass load_class(const base::Client* client) const;
 
  private:
   struct Known {

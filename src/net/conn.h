@@ -48,7 +48,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   // The client whose connection it is counted as; null: nobody's.
   base::Client* client() const { return input_.peer().client.get(); }
   // Also Socket::Owner's.
-  Lane lane() const override { return env_.shard.load.lane(client()); }
+  LoadClass load_class() const override { return env_.shard.load.load_class(client()); }
   // A request is open, or a part of an answer is not in the socket yet.
   bool busy() const;
 

@@ -33,7 +33,7 @@ void Readiness::add_writing(int fd, Watcher& watcher) {
 void Readiness::remove(int fd, Watcher& watcher) {
   epoll_event none{};
   ::epoll_ctl(set_.native_handle(), EPOLL_CTL_DEL, fd, &none);
-  lanes_.remove(watcher);
+  queue_.remove(watcher);
 }
 
 // The loop tells of the set once, and again as soon as it is asked again while something is left in it.
@@ -48,7 +48,7 @@ void Readiness::arm() {
 
 bool Readiness::look() {
   if (several_) fetch();
-  return !lanes_.empty();
+  return !queue_.empty();
 }
 
 // All at once: who asks for little may be behind a thousand others in the kernel's line. kMost: no endless loop where
@@ -73,7 +73,7 @@ void Readiness::fetch() {
 
 bool Readiness::next() {
   if (stirred_) fetch();
-  Watcher* watcher = lanes_.pop();
+  Watcher* watcher = queue_.pop();
   if (!watcher) return false;
   watcher->ready(std::exchange(watcher->events_, 0));
   return true;

@@ -3,7 +3,8 @@
 // One epoll set (edge-triggered) below the loop's own. The loop knows it as a single descriptor, so that a socket costs
 // a system call when it comes and none for each wait: asking the loop to wait for each socket costs one every time.
 // Where sockets are ready again as soon as a turn is over, the set is asked without the loop, which knows nothing of it
-// meanwhile. All that is ready stands in Lanes, by the client that it belongs to. Used on the shard's thread only.
+// meanwhile. Sockets that are ready wait in a WeightedQueue, by the load of their client. Used on the shard's thread
+// only.
 #pragma once
 
 #include <sys/epoll.h>
@@ -14,19 +15,19 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "net/lanes.h"
+#include "net/weighted_queue.h"
 
 namespace weir::net {
 
 class Readiness {
  public:
-  class Watcher : public Lanes<Watcher>::Link {
+  class Watcher : public WeightedQueue<Watcher>::Link {
    public:
     // `events`: EPOLLIN, …, all that have come since the last call; 0 after again() alone. May remove() and destroy any
     // Watcher.
     virtual void ready(uint32_t events) = 0;
-    // In which line it waits for that.
-    virtual Lane lane() const { return Lane::kLight; }
+    // The line in which it waits for that.
+    virtual LoadClass load_class() const { return LoadClass::kLight; }
 
    protected:
     ~Watcher() = default;
@@ -51,10 +52,10 @@ class Readiness {
   void remove(int fd, Watcher& watcher);
   // Calls `watcher` once more without a change: behind all who wait in its line, whoever told of them, so that nobody
   // waits for ever; without sleeping meanwhile. Asking again while waiting does nothing.
-  void again(Watcher& watcher) { lanes_.push(watcher, watcher.lane()); }
+  void again(Watcher& watcher) { queue_.push(watcher, watcher.load_class()); }
 
   // Something is to be handed out without sleeping.
-  bool waiting() const { return stirred_ || !lanes_.empty(); }
+  bool waiting() const { return stirred_ || !queue_.empty(); }
   // Looks without the loop, if the last look found several: then more have often come meanwhile. True: some have.
   bool look();
   // The loop wakes up for sockets, once: before each time that it is asked.
@@ -70,7 +71,7 @@ class Readiness {
   bool armed_ = false;    // the loop will say so when some are ready
   bool stirred_ = false;  // there may be more in the kernel
   bool several_ = false;  // the last look has found more than one
-  Lanes<Watcher> lanes_;
+  WeightedQueue<Watcher> queue_;
 };
 
 }  // namespace weir::net

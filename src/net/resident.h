@@ -1,16 +1,16 @@
 // Resident: what a shard's loop knows of something that lives on it.
 #pragma once
 
-#include "net/lanes.h"
+#include "net/weighted_queue.h"
 
 namespace weir::net {
 
 // Something on a shard with output to write at the end of a turn: a connection.
-class Resident : public Lanes<Resident>::Link {
+class Resident : public WeightedQueue<Resident>::Link {
  public:
   virtual ~Resident() = default;
-  // In which line it waits for its flush().
-  virtual Lane lane() const { return Lane::kLight; }
+  // The line in which it waits for its flush().
+  virtual LoadClass load_class() const { return LoadClass::kLight; }
   // Writes what there is, once. Called once per mark().
   virtual void flush() = 0;
   // Called at the end of a turn for one that retire() was called for: it lets go of everything that is not its own.

@@ -245,7 +245,7 @@ void Shard::Parts::flush_rounds() {
 
 // A connection that is not flushed now keeps its place in its line.
 void Shard::Parts::flush_some() {
-  for (Resident* one : dirty) flushing.push(*one, one->lane());
+  for (Resident* one : dirty) flushing.push(*one, one->load_class());
   dirty.clear();
   worked_since = std::chrono::steady_clock::now();
   do (void)base::attempt("output", [one = flushing.pop()] { one->flush(); });

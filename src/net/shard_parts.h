@@ -15,12 +15,12 @@
 
 #include "base/loop_sleep.h"
 #include "net/client_load.h"
-#include "net/lanes.h"
 #include "net/readiness.h"
 #include "net/retired.h"
 #include "net/shard.h"
 #include "net/timers.h"
 #include "net/turn_watch.h"
+#include "net/weighted_queue.h"
 
 namespace weir::net {
 
@@ -128,7 +128,7 @@ struct Shard::Parts final : base::Env {
 
   std::deque<std::function<void()>> hooks;  // a hook may add hooks
   std::vector<Resident*> dirty, postponed;
-  Lanes<Resident> flushing;  // those of `dirty` whose turn has come, also of earlier turns
+  WeightedQueue<Resident> flushing;  // those of `dirty` whose turn has come, also of earlier turns
   Retired retired;
 
   // One buffer for all connections: what is read is fed to its codec before anything else is read.

@@ -26,8 +26,8 @@ class Socket final : private Readiness::Watcher {
     virtual void on_readable() = 0;  // data, the peer's FIN, or an error
     virtual void on_writable() = 0;
     virtual void on_broken() = 0;  // reset; or closed both ways
-    // In which line the socket waits for these calls.
-    virtual Lane lane() const { return Lane::kLight; }
+    // The line in which the socket waits for these calls.
+    virtual LoadClass load_class() const { return LoadClass::kLight; }
 
    protected:
     ~Owner() = default;
@@ -72,7 +72,7 @@ class Socket final : private Readiness::Watcher {
 
  private:
   void ready(uint32_t events) override;
-  Lane lane() const override { return owner_.lane(); }
+  LoadClass load_class() const override { return owner_.load_class(); }
   Moved receive(std::span<std::byte> into, int flags);
 
   Shard::Parts& shard_;

@@ -18,7 +18,7 @@ struct Bench {
     return clients.enter(name, limited);
   }
   void spend(const base::ClientRef& client, base::Duration time) { load.add(&client, time, now); }
-  Lane lane(const base::ClientRef& client) const { return load.lane(client.get()); }
+  LoadClass load_class(const base::ClientRef& client) const { return load.load_class(client.get()); }
 
   base::Clients clients;
   ClientLoad load;
@@ -28,31 +28,31 @@ struct Bench {
 TEST(ClientLoad, WhoHasHadMuchIsHeavyUntilItIsForgotten) {
   Bench t;
   auto busy = t.client("busy"), quiet = t.client("quiet");
-  EXPECT_EQ(t.lane(busy), Lane::kLight);
+  EXPECT_EQ(t.load_class(busy), LoadClass::kLight);
   t.spend(busy, ClientLoad::kLeast - base::Duration(1));
-  EXPECT_EQ(t.lane(busy), Lane::kLight);
+  EXPECT_EQ(t.load_class(busy), LoadClass::kLight);
   t.spend(busy, base::Duration(1));
   t.spend(quiet, milliseconds(1));
-  EXPECT_EQ(t.lane(busy), Lane::kHeavy);
-  EXPECT_EQ(t.lane(quiet), Lane::kLight);
+  EXPECT_EQ(t.load_class(busy), LoadClass::kHeavy);
+  EXPECT_EQ(t.load_class(quiet), LoadClass::kLight);
   t.now += ClientLoad::kPeriod;
   t.spend(quiet, milliseconds(1));
-  EXPECT_EQ(t.lane(busy), Lane::kLight) << "half of it is left";
+  EXPECT_EQ(t.load_class(busy), LoadClass::kLight) << "half of it is left";
   t.now += seconds(3600);
   t.spend(busy, ClientLoad::kLeast);
-  EXPECT_EQ(t.lane(busy), Lane::kHeavy);
+  EXPECT_EQ(t.load_class(busy), LoadClass::kHeavy);
 }
 
 TEST(ClientLoad, AThirdOfTheWorkIsMuchAndASixthIsNot) {
   for (bool starved : {false, true})  // by what else the machine does
-    for (auto [each, lane] : {std::pair{3, Lane::kHeavy}, {6, Lane::kLight}}) {
+    for (auto [each, expected] : {std::pair{3, LoadClass::kHeavy}, {6, LoadClass::kLight}}) {
       Bench t;
       auto client = t.client("a"), other = t.client("b");
       for (int i = 0; i < 1000; ++i, t.now += milliseconds(starved ? 10 * each : each)) {
         t.spend(client, milliseconds(1));
         t.spend(other, milliseconds(each - 1));
-        ASSERT_TRUE(i < 500 || starved || t.lane(client) == lane) << "a millisecond of each " << each;
-        ASSERT_TRUE(i < 500 || !starved || t.lane(other) == Lane::kHeavy);
+        ASSERT_TRUE(i < 500 || starved || t.load_class(client) == expected) << "a millisecond of each " << each;
+        ASSERT_TRUE(i < 500 || !starved || t.load_class(other) == LoadClass::kHeavy);
       }
     }
 }
@@ -64,8 +64,8 @@ TEST(ClientLoad, ProxiesAndWhoeverIsNotCountedAreLight) {
   t.spend(proxy, seconds(1));
   t.spend(nobody, seconds(1));
   t.load.add(nullptr, seconds(1), t.now);
-  EXPECT_EQ(t.lane(proxy), Lane::kLight);
-  EXPECT_EQ(t.lane(nobody), Lane::kLight);
+  EXPECT_EQ(t.load_class(proxy), LoadClass::kLight);
+  EXPECT_EQ(t.load_class(nobody), LoadClass::kLight);
 }
 
 TEST(ClientLoad, NobodyHidesInACrowd) {
@@ -78,8 +78,8 @@ TEST(ClientLoad, NobodyHidesInACrowd) {
     t.spend(busy, base::Duration(milliseconds(1)) / 2);
     for (int i = 0; i < 10; ++i) t.spend(crowd[next++ % crowd.size()], base::Duration(milliseconds(1)) / 20);
   }
-  EXPECT_EQ(t.lane(busy), Lane::kHeavy);
-  for (const auto& one : crowd) EXPECT_EQ(t.lane(one), Lane::kLight);
+  EXPECT_EQ(t.load_class(busy), LoadClass::kHeavy);
+  for (const auto& one : crowd) EXPECT_EQ(t.load_class(one), LoadClass::kLight);
 }
 
 }  // namespace

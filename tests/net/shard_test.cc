@@ -123,8 +123,8 @@ TEST(Shard, MuchWorkIsSpreadOverTurnsInItsOrder) {
 }
 
 struct Writer final : Resident {
-  Writer(Shard& its_shard, std::string& all, char its_name, Lane its_lane, base::Duration its_time)
-      : shard(its_shard), order(all), name(its_name), line(its_lane), time(its_time) {}
+  Writer(Shard& its_shard, std::string& all, char its_name, LoadClass its_class, base::Duration its_time)
+      : shard(its_shard), order(all), name(its_name), load(its_class), time(its_time) {}
   void flush() override {
     order += name;
     turn = shard.env().now();
@@ -132,12 +132,12 @@ struct Writer final : Resident {
   }
   void release() override {}
   bool at_rest() const override { return true; }
-  Lane lane() const override { return line; }
+  LoadClass load_class() const override { return load; }
 
   Shard& shard;
   std::string& order;
   const char name;
-  const Lane line;
+  const LoadClass load;
   const base::Duration time;
   base::Time turn{};
 };
@@ -146,7 +146,8 @@ struct Writers {
   // Marks one for each letter, heavy the capital ones, in a turn that also has what `more` asks for, and waits for all.
   void write(const std::string& names, base::Duration time, const std::function<void()>& more) {
     for (char c : names)
-      all.push_back(std::make_unique<Writer>(shard, order, c, std::isupper(c) ? Lane::kHeavy : Lane::kLight, time));
+      all.push_back(
+          std::make_unique<Writer>(shard, order, c, std::isupper(c) ? LoadClass::kHeavy : LoadClass::kLight, time));
     shard.start();
     on(shard, [&] {
       for (auto& one : all) shard.parts().mark(*one);

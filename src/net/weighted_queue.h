@@ -1,5 +1,5 @@
-// Lanes: two lines of those who wait for their turn on a shard. Of the heavy one goes after every kLightFirst light
-// ones, so that neither line stands still. Who waits can leave in constant time.
+// WeightedQueue: items that wait for their turn on a shard, in two lines: light and heavy (LoadClass). One heavy item
+// is taken after every kLightFirst light ones, so that neither line starves. An item can leave in constant time.
 #pragma once
 
 #include <array>
@@ -9,9 +9,9 @@
 
 namespace weir::net {
 
-// `Item` derives from Lanes<Item>::Link; it is in one Lanes at most.
+// `Item` derives from WeightedQueue<Item>::Link; it is in one WeightedQueue at most.
 template <class Item>
-class Lanes {
+class WeightedQueue {
  public:
   static constexpr size_t kLightFirst = 4;
 
@@ -20,24 +20,24 @@ class Lanes {
     bool waits() const { return waits_; }
 
    private:
-    friend class Lanes;
+    friend class WeightedQueue;
     Item *before_ = nullptr, *after_ = nullptr;
-    Lane lane_ = Lane::kLight;
+    LoadClass load_class_ = LoadClass::kLight;
     bool waits_ = false;
   };
 
   bool empty() const { return !lines_[0].first && !lines_[1].first; }
-  // At the end of its line. Does nothing to one that waits.
-  void push(Item& item, Lane lane) {
+  // Puts the item at the end of its line, unless it waits already.
+  void push(Item& item, LoadClass load_class) {
     Link& link = item;
     if (link.waits_) return;
-    Line& line = lines_[size_t(lane)];
-    link.lane_ = lane, link.waits_ = true;
+    Line& line = lines_[size_t(load_class)];
+    link.load_class_ = load_class, link.waits_ = true;
     link.before_ = line.last, link.after_ = nullptr;
     (line.last ? of(line.last).after_ : line.first) = &item;
     line.last = &item;
   }
-  // Null: nobody waits.
+  // Takes the next item out. Null: none waits.
   Item* pop() {
     Line &light = lines_[0], &heavy = lines_[1];
     const bool turn_of_heavy = heavy.first && (!light.first || light_in_a_row_ >= kLightFirst);
@@ -47,11 +47,11 @@ class Lanes {
     remove(*item);
     return item;
   }
-  // Does nothing to one that does not wait.
+  // Takes the item out of its line, if it waits.
   void remove(Item& item) {
     Link& link = item;
     if (!link.waits_) return;
-    Line& line = lines_[size_t(link.lane_)];
+    Line& line = lines_[size_t(link.load_class_)];
     (link.before_ ? of(link.before_).after_ : line.first) = link.after_;
     (link.after_ ? of(link.after_).before_ : line.last) = link.before_;
     link.waits_ = false;
@@ -63,7 +63,7 @@ class Lanes {
   };
   static Link& of(Item* item) { return *item; }
 
-  std::array<Line, 2> lines_;  // by Lane
+  std::array<Line, 2> lines_;  // by LoadClass
   size_t light_in_a_row_ = 0;
 };
 
