@@ -56,7 +56,7 @@ struct WebFetcher::Parts {
   const Reach reach;
   const uint64_t max_bytes;
   base::Duration timeout{};
-  std::unique_ptr<Names> names;
+  std::unique_ptr<Resolver> resolver;
   std::shared_ptr<const TlsContext> tls;
   std::vector<std::unique_ptr<Fetching>> live;
   std::deque<Fetching*> waiting;
@@ -149,7 +149,7 @@ class Fetching final : public Resident, private Socket::Owner {
 void Fetching::begin() {
   arm(shard_.now() + home_.timeout, &Fetching::late);
   if (url_.kind == Url::Host::kAddress) return found({endpoint_of(url_.host)});
-  home_.names->look_up(url_.host, [&home = home_, mine = serial](std::vector<Endpoint> endpoints) {
+  home_.resolver->look_up(url_.host, [&home = home_, mine = serial](std::vector<Endpoint> endpoints) {
     for (const auto& one : home.live)
       if (one->serial == mine) return one->found(std::move(endpoints));
   });
@@ -320,7 +320,7 @@ void WebFetcher::Parts::over(Fetching& fetching) {
 }
 
 base::Result<std::unique_ptr<WebFetcher>> WebFetcher::make(Shard& shard, const wire::FetchRules& rules,
-                                                           uint64_t max_bytes, std::unique_ptr<Names> names) {
+                                                           uint64_t max_bytes, std::unique_ptr<Resolver> resolver) {
   auto reach = Reach::make(rules);
   if (!reach) return std::move(reach).error();
   auto parts = std::make_unique<Parts>(shard, std::move(*reach), max_bytes);
@@ -328,7 +328,7 @@ base::Result<std::unique_ptr<WebFetcher>> WebFetcher::make(Shard& shard, const w
   if (!tls) return std::move(tls).error();
   parts->tls = std::move(*tls);
   parts->timeout = rules.timeout;
-  parts->names = names ? std::move(names) : std::make_unique<SystemNames>(shard);
+  parts->resolver = resolver ? std::move(resolver) : std::make_unique<SystemResolver>(shard);
   return std::unique_ptr<WebFetcher>(new WebFetcher(std::move(parts)));
 }
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string_view>
 
-#include "net/names.h"
 #include "net/reach.h"
+#include "net/resolver.h"
 #include "net/shard.h"
 #include "wire/fetcher.h"
 
@@ -20,10 +20,10 @@ class WebFetcher final : public wire::Fetcher {
  public:
   static constexpr size_t kAtOnce = 32;
 
-  // `names`: null for the system's resolver. Errors: the rules' own, and
+  // `resolver`: null for the system's resolver. Errors: the rules' own, and
   // FAILED_PRECONDITION for a ca_file that cannot be used.
   static base::Result<std::unique_ptr<WebFetcher>> make(Shard& shard, const wire::FetchRules& rules, uint64_t max_bytes,
-                                                        std::unique_ptr<Names> names = nullptr);
+                                                        std::unique_ptr<Resolver> resolver = nullptr);
   ~WebFetcher();  // its fetches have ended
 
   base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& taker) override;

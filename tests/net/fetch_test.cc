@@ -22,7 +22,7 @@ using lab::Peer;
 const char* const kHello = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 // Answers with the next of its scripted answers each time; the last one stays.
-class Script final : public Names {
+class Script final : public Resolver {
  public:
   Script(Shard& shard, std::vector<std::vector<std::string>> answers, std::atomic<int>& asked)
       : shard_(shard), answers_(std::move(answers)), asked_(asked) {}

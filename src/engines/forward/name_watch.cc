@@ -7,8 +7,8 @@
 
 namespace weir::forward {
 
-NameWatch::NameWatch(net::Shard& shard, std::shared_ptr<Target> target, std::unique_ptr<net::Names> names)
-    : shard_(shard), target_(std::move(target)), names_(std::move(names)) {
+NameWatch::NameWatch(net::Shard& shard, std::shared_ptr<Target> target, std::unique_ptr<net::Resolver> resolver)
+    : shard_(shard), target_(std::move(target)), resolver_(std::move(resolver)) {
   const bool any = std::any_of(target_->names.begin(), target_->names.end(), [](const auto& n) { return !n.fixed; });
   if (any && target_->options.dns_interval.count() > 0) arm();
 }
@@ -24,7 +24,7 @@ void NameWatch::arm() {
 void NameWatch::look_up() {
   for (auto& name : target_->names) {
     if (name.fixed || std::exchange(name.asking, true)) continue;
-    names_->look_up(name.url.host, [this, &name](std::vector<net::Endpoint> found) {
+    resolver_->look_up(name.url.host, [this, &name](std::vector<net::Endpoint> found) {
       name.asking = false;
       if (found.empty()) return;
       for (auto& endpoint : found) endpoint.set_port(name.url.port);

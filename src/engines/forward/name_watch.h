@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engines/forward/origin.h"
-#include "net/names.h"
+#include "net/resolver.h"
 #include "net/shard.h"
 
 namespace weir::forward {
@@ -13,7 +13,7 @@ namespace weir::forward {
 class NameWatch {
  public:
   // Nothing happens where all origins are addresses, or dns_interval is 0.
-  NameWatch(net::Shard& shard, std::shared_ptr<Target> target, std::unique_ptr<net::Names> names);
+  NameWatch(net::Shard& shard, std::shared_ptr<Target> target, std::unique_ptr<net::Resolver> resolver);
   ~NameWatch() { shard_.env().cancel(timer_); }
   NameWatch(const NameWatch&) = delete;
 
@@ -23,7 +23,7 @@ class NameWatch {
 
   net::Shard& shard_;
   const std::shared_ptr<Target> target_;
-  const std::unique_ptr<net::Names> names_;
+  const std::unique_ptr<net::Resolver> resolver_;
   base::TimerId timer_ = base::TimerId::kNone;
 };
 

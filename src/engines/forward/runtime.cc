@@ -73,12 +73,12 @@ Runtime::Inbox::Inbox(std::shared_ptr<Shards> shards, std::shared_ptr<Target> ta
       number_(++shards_->last) {
   if (spec_.text && !stats_.tokens) stats_.tokens = std::make_unique<bus::TokenStats>();
   OnShard* on = shards_->all[number_ % shards_->all.size()].get();
-  on->shard.post(
-      [on, number = number_, its_target = target_, report = std::move(broken), its_local = std::move(local)] {
-        on->watches.emplace(number, std::make_unique<Watch>(on->shard, its_target, report, its_local));
-        on->name_watches.emplace(
-            number, std::make_unique<NameWatch>(on->shard, its_target, std::make_unique<net::SystemNames>(on->shard)));
-      });
+  on->shard.post([on, number = number_, its_target = target_, report = std::move(broken),
+                  its_local = std::move(local)] {
+    on->watches.emplace(number, std::make_unique<Watch>(on->shard, its_target, report, its_local));
+    on->name_watches.emplace(
+        number, std::make_unique<NameWatch>(on->shard, its_target, std::make_unique<net::SystemResolver>(on->shard)));
+  });
 }
 
 // No Call is inside; what the shards have of it goes on their threads.

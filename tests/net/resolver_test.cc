@@ -1,5 +1,5 @@
 // Host names: several questions at once, and none that outlives whoever asked.
-#include "net/names.h"
+#include "net/resolver.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 namespace weir::net {
 namespace {
 
-// A resolver that answers "slow…" when it is told to, and other names at once.
-class Resolver {
+// A name service that answers "slow…" when it is told to, and other names at once.
+class FakeSystem {
  public:
   std::vector<Endpoint> ask(const std::string& host) {
     std::unique_lock lock(mutex_);
@@ -46,14 +46,15 @@ class Resolver {
   unsigned now_ = 0, most_ = 0;
 };
 
-class NamesTest : public testing::Test {
+class ResolverTest : public testing::Test {
  protected:
-  NamesTest() {
-    names = std::make_unique<SystemNames>(shard, [its = resolver](const std::string& host) { return its->ask(host); });
+  ResolverTest() {
+    resolver =
+        std::make_unique<SystemResolver>(shard, [its = fake](const std::string& host) { return its->ask(host); });
     shard.start();
   }
-  ~NamesTest() override {
-    resolver->release();
+  ~ResolverTest() override {
+    fake->release();
     shard.stop();
     shard.join();
   }
@@ -61,53 +62,53 @@ class NamesTest : public testing::Test {
     auto told = std::make_shared<std::promise<std::string>>();
     auto heard = told->get_future();
     shard.post([this, told, host] {
-      names->look_up(host, [told](auto found) { told->set_value(found.empty() ? "none" : found[0].text()); });
+      resolver->look_up(host, [told](auto found) { told->set_value(found.empty() ? "none" : found[0].text()); });
     });
     return heard;
   }
 
-  const std::shared_ptr<Resolver> resolver = std::make_shared<Resolver>();
+  const std::shared_ptr<FakeSystem> fake = std::make_shared<FakeSystem>();
   Shard shard{base::ShardId(0), Pin::kNo};
-  std::unique_ptr<SystemNames> names;
+  std::unique_ptr<SystemResolver> resolver;
 };
 
-TEST_F(NamesTest, OneThatTakesLongHoldsUpNoOther) {
+TEST_F(ResolverTest, OneThatTakesLongHoldsUpNoOther) {
   auto first = look_up("slow 1"), second = look_up("slow 2"), third = look_up("slow 3");
-  resolver->wait_for(3);
+  fake->wait_for(3);
   for (int i = 0; i < 20; ++i) EXPECT_EQ(look_up("quick").get(), "127.0.0.1:0");
   EXPECT_EQ(first.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-  resolver->release();
+  fake->release();
   EXPECT_EQ(first.get(), "127.0.0.1:0");
   EXPECT_EQ(second.get(), "127.0.0.1:0");
   EXPECT_EQ(third.get(), "127.0.0.1:0");
 }
 
-TEST_F(NamesTest, NoMoreThanAFewAreAskedAtOnce) {
+TEST_F(ResolverTest, NoMoreThanAFewAreAskedAtOnce) {
   std::vector<std::future<std::string>> all;
   for (int i = 0; i < 40; ++i) all.push_back(look_up("slow " + std::to_string(i)));
-  resolver->wait_for(SystemNames::kAtOnce);
-  resolver->release();
+  fake->wait_for(SystemResolver::kAtOnce);
+  fake->release();
   for (auto& one : all) EXPECT_EQ(one.get(), "127.0.0.1:0");
-  EXPECT_EQ(resolver->most(), SystemNames::kAtOnce);
+  EXPECT_EQ(fake->most(), SystemResolver::kAtOnce);
 }
 
-TEST_F(NamesTest, NobodyIsToldWhoHasGone) {
+TEST_F(ResolverTest, NobodyIsToldWhoHasGone) {
   std::vector<std::future<std::string>> all;
   for (int i = 0; i < 8; ++i) all.push_back(look_up("slow " + std::to_string(i)));
-  resolver->wait_for(SystemNames::kAtOnce);
+  fake->wait_for(SystemResolver::kAtOnce);
   std::promise<void> gone;
   shard.post([&] {
-    names.reset();
+    resolver.reset();
     gone.set_value();
   });
   gone.get_future().get();
-  resolver->release();
+  fake->release();
   for (auto& one : all) EXPECT_THROW(one.get(), std::future_error);
 }
 
-TEST_F(NamesTest, TheSystemKnowsAddressesAndNoInventedNames) {
-  EXPECT_EQ(SystemNames::ask_system("127.0.0.1").at(0).text(), "127.0.0.1:0");
-  EXPECT_TRUE(SystemNames::ask_system("no-such-name.invalid").empty());
+TEST_F(ResolverTest, TheSystemKnowsAddressesAndNoInventedNames) {
+  EXPECT_EQ(SystemResolver::ask_system("127.0.0.1").at(0).text(), "127.0.0.1:0");
+  EXPECT_TRUE(SystemResolver::ask_system("no-such-name.invalid").empty());
 }
 
 }  // namespace

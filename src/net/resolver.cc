@@ -1,4 +1,4 @@
-#include "net/names.h"
+#include "net/resolver.h"
 
 #include <netdb.h>
 
@@ -11,14 +11,14 @@
 
 namespace weir::net {
 
-// Shared by the threads, which may be the last to leave.
-struct SystemNames::Resolver : std::enable_shared_from_this<Resolver> {
+// The queue of lookups. It is shared with the threads, which may outlive the SystemResolver.
+struct SystemResolver::Lookups : std::enable_shared_from_this<Lookups> {
   struct Question {
     std::string host;
     Then then;
   };
 
-  Resolver(Shard& its_shard, Ask its_ask) : shard(its_shard), ask(std::move(its_ask)) {}
+  Lookups(Shard& its_shard, Ask its_ask) : shard(its_shard), ask(std::move(its_ask)) {}
 
   void begin();
   void run();
@@ -33,7 +33,7 @@ struct SystemNames::Resolver : std::enable_shared_from_this<Resolver> {
 };
 
 // With the mutex.
-void SystemNames::Resolver::begin() {
+void SystemResolver::Lookups::begin() {
   if (threads == kAtOnce) return;
   try {
     std::thread([self = shared_from_this()] { self->run(); }).detach();
@@ -44,7 +44,7 @@ void SystemNames::Resolver::begin() {
   }
 }
 
-void SystemNames::Resolver::run() {
+void SystemResolver::Lookups::run() {
   std::unique_lock lock(mutex);
   while (open && !waiting.empty()) {
     Question question = std::move(waiting.front());
@@ -58,7 +58,7 @@ void SystemNames::Resolver::run() {
 }
 
 // With the mutex.
-void SystemNames::Resolver::answer(Then then, std::vector<Endpoint> found) {
+void SystemResolver::Lookups::answer(Then then, std::vector<Endpoint> found) {
   shard.post([self = shared_from_this(), then = std::move(then), found = std::move(found)]() mutable {
     {
       std::lock_guard lock(self->mutex);
@@ -68,21 +68,21 @@ void SystemNames::Resolver::answer(Then then, std::vector<Endpoint> found) {
   });
 }
 
-SystemNames::SystemNames(Shard& shard, Ask ask) : resolver_(std::make_shared<Resolver>(shard, std::move(ask))) {}
+SystemResolver::SystemResolver(Shard& shard, Ask ask) : lookups_(std::make_shared<Lookups>(shard, std::move(ask))) {}
 
-SystemNames::~SystemNames() {
-  std::lock_guard lock(resolver_->mutex);
-  resolver_->open = false;
-  resolver_->waiting.clear();
+SystemResolver::~SystemResolver() {
+  std::lock_guard lock(lookups_->mutex);
+  lookups_->open = false;
+  lookups_->waiting.clear();
 }
 
-void SystemNames::look_up(const std::string& host, Then then) {
-  std::lock_guard lock(resolver_->mutex);
-  resolver_->waiting.push_back({host, std::move(then)});
-  resolver_->begin();
+void SystemResolver::look_up(const std::string& host, Then then) {
+  std::lock_guard lock(lookups_->mutex);
+  lookups_->waiting.push_back({host, std::move(then)});
+  lookups_->begin();
 }
 
-std::vector<Endpoint> SystemNames::ask_system(const std::string& host) {
+std::vector<Endpoint> SystemResolver::ask_system(const std::string& host) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_ADDRCONFIG;
