@@ -11,7 +11,7 @@
 #include "app/access_control.h"
 #include "app/roots.h"
 #include "app/tracing.h"
-#include "net/reach.h"
+#include "net/fetch_policy.h"
 #include "net/tls.h"
 
 namespace weir::app {
@@ -67,7 +67,7 @@ Status check_fetching(const dialects::Dialect& dialect) {
   const wire::FetchRules* rules = dialect.fetch_rules();
   if (!rules || rules->schemes.empty()) return {};
   Status status;
-  if (auto reach = net::Reach::make(*rules); !reach) status = reach.error();
+  if (auto policy = net::FetchPolicy::make(*rules); !policy) status = policy.error();
   if (auto tls = net::TlsContext::for_client(rules->ca_file); status.ok() && !tls) status = tls.error();
   return status.ok() ? status : base::invalid(std::string(dialect.name()) + ".references: " + status.text);
 }

@@ -46,14 +46,14 @@ class Fetching;
 }
 
 struct WebFetcher::Parts {
-  Parts(Shard& its_shard, Reach its_reach, uint64_t most)
-      : shard(its_shard.parts()), reach(std::move(its_reach)), max_bytes(most) {}
+  Parts(Shard& its_shard, FetchPolicy its_policy, uint64_t most)
+      : shard(its_shard.parts()), policy(std::move(its_policy)), max_bytes(most) {}
 
   void begin_next();
   void over(Fetching& fetching);
 
   Shard::Parts& shard;
-  const Reach reach;
+  const FetchPolicy policy;
   const uint64_t max_bytes;
   base::Duration timeout{};
   std::unique_ptr<Resolver> resolver;
@@ -158,7 +158,7 @@ void Fetching::begin() {
 // One text for a name that is not there and one that leads inside: who may only ask learns nothing of inside names.
 void Fetching::found(std::vector<Endpoint> endpoints) {
   for (const auto& endpoint : endpoints) {
-    if (home_.reach.allows(endpoint)) continue;
+    if (home_.policy.allows(endpoint)) continue;
     base::log::warning("a reference leads to an address that is not public",
                        {{"host", url_.host}, {"address", endpoint.text()}});
     endpoints.clear();
@@ -321,9 +321,9 @@ void WebFetcher::Parts::over(Fetching& fetching) {
 
 base::Result<std::unique_ptr<WebFetcher>> WebFetcher::make(Shard& shard, const wire::FetchRules& rules,
                                                            uint64_t max_bytes, std::unique_ptr<Resolver> resolver) {
-  auto reach = Reach::make(rules);
-  if (!reach) return std::move(reach).error();
-  auto parts = std::make_unique<Parts>(shard, std::move(*reach), max_bytes);
+  auto policy = FetchPolicy::make(rules);
+  if (!policy) return std::move(policy).error();
+  auto parts = std::make_unique<Parts>(shard, std::move(*policy), max_bytes);
   auto tls = TlsContext::for_client(rules.ca_file);
   if (!tls) return std::move(tls).error();
   parts->tls = std::move(*tls);
@@ -338,7 +338,7 @@ WebFetcher::~WebFetcher() = default;
 base::Result<std::unique_ptr<wire::Fetcher::Fetch>> WebFetcher::fetch(std::string_view uri, Taker& taker) {
   auto url = parse_url(uri);
   if (!url) return std::move(url).error();
-  if (Status s = parts_->reach.check(*url); !s.ok()) return s;
+  if (Status s = parts_->policy.check(*url); !s.ok()) return s;
   auto& fetching = *parts_->live.emplace_back(std::make_unique<Fetching>(*parts_, std::move(*url), taker));
   auto handle = std::make_unique<Fetching::Handle>(fetching);
   parts_->waiting.push_back(&fetching);

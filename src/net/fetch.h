@@ -9,7 +9,7 @@
 #include <memory>
 #include <string_view>
 
-#include "net/reach.h"
+#include "net/fetch_policy.h"
 #include "net/resolver.h"
 #include "net/shard.h"
 #include "wire/fetcher.h"

@@ -1,4 +1,4 @@
-#include "net/reach.h"
+#include "net/fetch_policy.h"
 
 #include <netinet/in.h>
 
@@ -40,7 +40,7 @@ bool below(std::string_view host, std::string_view name) {
 
 }  // namespace
 
-base::IpAddress Reach::address_of(const Endpoint& endpoint) {
+base::IpAddress FetchPolicy::address_of(const Endpoint& endpoint) {
   base::IpAddress out{};
   if (endpoint.storage.ss_family == AF_INET6) {
     std::memcpy(out.data(), &reinterpret_cast<const sockaddr_in6&>(endpoint.storage).sin6_addr, out.size());
@@ -51,7 +51,7 @@ base::IpAddress Reach::address_of(const Endpoint& endpoint) {
   return out;
 }
 
-base::Result<Reach::Host> Reach::parse_entry(std::string_view text) {
+base::Result<FetchPolicy::Host> FetchPolicy::parse_entry(std::string_view text) {
   Host out;
   std::string rest(text);
   if (text == "*" || text.starts_with("*:")) {
@@ -68,14 +68,14 @@ base::Result<Reach::Host> Reach::parse_entry(std::string_view text) {
   return out;
 }
 
-std::vector<base::Network> Reach::not_public() {
+std::vector<base::Network> FetchPolicy::not_public() {
   std::vector<base::Network> out;
   for (const char* text : kNotPublic) out.push_back(base::parse_network(text).value());
   return out;
 }
 
-base::Result<Reach> Reach::make(const wire::FetchRules& rules) {
-  Reach out;
+base::Result<FetchPolicy> FetchPolicy::make(const wire::FetchRules& rules) {
+  FetchPolicy out;
   out.denied_ = not_public();
   for (const auto& scheme : rules.schemes) {
     if (scheme != "http" && scheme != "https") return invalid("'" + scheme + "' is neither http nor https");
@@ -94,7 +94,7 @@ base::Result<Reach> Reach::make(const wire::FetchRules& rules) {
   return out;
 }
 
-base::Status Reach::check(const Url& url) const {
+base::Status FetchPolicy::check(const Url& url) const {
   using base::Code;
   if (url.scheme == Url::Scheme::kHttps ? !https_ : !http_)
     return base::failure(Code::kPermissionDenied, "references of this scheme are off");
@@ -107,7 +107,7 @@ base::Status Reach::check(const Url& url) const {
   return base::failure(Code::kPermissionDenied, "its host and port are not among those that are allowed");
 }
 
-bool Reach::allows(const Endpoint& endpoint) const {
+bool FetchPolicy::allows(const Endpoint& endpoint) const {
   if (endpoint.transport() != Transport::kTcp) return false;
   const base::IpAddress address = address_of(endpoint);
   auto in = [&](const base::Network& network) { return network.has(address); };

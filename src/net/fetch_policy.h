@@ -1,10 +1,11 @@
-// Reach: what may be fetched on behalf of a client, so that it reaches nothing through us that it could not reach
-// itself (SSRF): a list of hosts, and of their addresses only public ones.
+// FetchPolicy: which URLs may be fetched on behalf of a client. It keeps clients from reaching through this server what
+// they cannot reach themselves (server-side request forgery, SSRF): the host must be listed, and its addresses must be
+// public or in a listed network.
 //
-// Public are IPv4 and 2000::/3 without what IANA's special-purpose registries set apart: loopback, private, shared and
-// link-local networks, multicast, documentation, benchmarks, transition mechanisms with an IPv4 address inside (6to4,
-// Teredo, NAT64; IPv4-mapped ones count as that IPv4 address); and without the addresses at which clouds have their
-// metadata. Immutable; any thread.
+// Public addresses are IPv4 and 2000::/3, except those that IANA's special-purpose registries set apart (loopback,
+// private, shared and link-local networks, multicast, documentation, benchmarks, transition mechanisms with an IPv4
+// address inside: 6to4, Teredo, NAT64; an IPv4-mapped address counts as its IPv4 address) and the metadata addresses of
+// cloud providers. Immutable; any thread.
 #pragma once
 
 #include <string>
@@ -19,10 +20,10 @@
 
 namespace weir::net {
 
-class Reach {
+class FetchPolicy {
  public:
   // Errors: INVALID_ARGUMENT, naming the entry.
-  static base::Result<Reach> make(const wire::FetchRules& rules);
+  static base::Result<FetchPolicy> make(const wire::FetchRules& rules);
 
   // Errors: PERMISSION_DENIED.
   base::Status check(const Url& url) const;

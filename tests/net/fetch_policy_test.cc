@@ -1,5 +1,5 @@
-// Reach of a client's URL: how it is read, which hosts, which addresses, and what is taken for an answer.
-#include "net/reach.h"
+// A URL of a client's: how it is read, which hosts and addresses it may name, and which responses are taken.
+#include "net/fetch_policy.h"
 
 #include <gtest/gtest.h>
 
@@ -79,16 +79,16 @@ TEST(Url, WhatTwoParsersCouldReadInTwoWaysIsRefused) {
 
 // --- hosts and addresses ---------------------------------------------------------------------------------------------
 
-TEST(Reach, SchemesAreOffUntilTheyAreNamedAndHostsUntilTheyAreListed) {
+TEST(FetchPolicy, SchemesAreOffUntilTheyAreNamedAndHostsUntilTheyAreListed) {
   wire::FetchRules rules;
-  EXPECT_TRUE(Reach::make(rules)->off());
+  EXPECT_TRUE(FetchPolicy::make(rules)->off());
   rules.schemes = {"https"};
-  auto nothing = Reach::make(rules);
+  auto nothing = FetchPolicy::make(rules);
   EXPECT_FALSE(nothing->check(*parse_url("https://a.example/")).ok());
   rules.hosts = {"a.example", "*.b.example", "c.example:8443", "[2606:4700:0::1]", "1.2.3.4"};
-  auto reach = Reach::make(rules);
-  ASSERT_TRUE(reach);
-  auto may = [&](const char* url) { return reach->check(*parse_url(url)).ok(); };
+  auto policy = FetchPolicy::make(rules);
+  ASSERT_TRUE(policy);
+  auto may = [&](const char* url) { return policy->check(*parse_url(url)).ok(); };
   EXPECT_TRUE(may("https://A.example/x"));
   EXPECT_FALSE(may("http://a.example/x")) << "another scheme";
   EXPECT_FALSE(may("https://a.example:8443/x")) << "another port";
@@ -102,17 +102,17 @@ TEST(Reach, SchemesAreOffUntilTheyAreNamedAndHostsUntilTheyAreListed) {
   EXPECT_TRUE(may("https://[2606:4700::1]/"));
   EXPECT_TRUE(may("https://1.2.3.4/"));
   rules.hosts = {"*"};
-  EXPECT_TRUE(Reach::make(rules)->check(*parse_url("https://anything.example/")).ok());
-  EXPECT_FALSE(Reach::make(rules)->check(*parse_url("https://anything.example:22/")).ok());
+  EXPECT_TRUE(FetchPolicy::make(rules)->check(*parse_url("https://anything.example/")).ok());
+  EXPECT_FALSE(FetchPolicy::make(rules)->check(*parse_url("https://anything.example:22/")).ok());
 }
 
-TEST(Reach, RulesThatMeanNothingAreRefused) {
+TEST(FetchPolicy, RulesThatMeanNothingAreRefused) {
   for (wire::FetchRules rules :
        {wire::FetchRules{.schemes = {"ftp"}}, wire::FetchRules{.hosts = {"a b"}},
         wire::FetchRules{.hosts = {"*x.example"}}, wire::FetchRules{.hosts = {"http://a.example"}},
         wire::FetchRules{.networks = {"10.0.0.0/33"}}, wire::FetchRules{.networks = {"host"}},
         wire::FetchRules{.networks = {"10.0.0.0/8x"}}})
-    EXPECT_FALSE(Reach::make(rules));
+    EXPECT_FALSE(FetchPolicy::make(rules));
 }
 
 Endpoint at(const char* address) {
@@ -120,14 +120,14 @@ Endpoint at(const char* address) {
   return resolve(text.find(':') == text.npos ? text + ":80" : "[" + text + "]:80")->at(0);
 }
 
-TEST(Reach, OnlyPublicAddressesAndThoseThatAreGranted) {
+TEST(FetchPolicy, OnlyPublicAddressesAndThoseThatAreGranted) {
   wire::FetchRules rules;
   rules.networks = {"10.1.0.0/16", "fd00:1::5"};
-  auto reach = Reach::make(rules);
-  ASSERT_TRUE(reach);
+  auto policy = FetchPolicy::make(rules);
+  ASSERT_TRUE(policy);
   for (const char* good : {"8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450::1",
                            "10.1.2.3", "fd00:1::5", "::ffff:8.8.8.8", "::ffff:10.1.0.1"})
-    EXPECT_TRUE(reach->allows(at(good))) << good;
+    EXPECT_TRUE(policy->allows(at(good))) << good;
   for (const char* bad : {"127.0.0.1",
                           "127.255.0.1",
                           "0.0.0.0",
@@ -170,7 +170,7 @@ TEST(Reach, OnlyPublicAddressesAndThoseThatAreGranted) {
                           "fe80::1",
                           "fec0::1",
                           "ff02::1"})
-    EXPECT_FALSE(reach->allows(at(bad))) << bad;
+    EXPECT_FALSE(policy->allows(at(bad))) << bad;
 }
 
 // --- answers ---------------------------------------------------------------------------------------------------------
