@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "net/socket.h"
-#include "net/turn_budget.h"
+#include "net/write_budget.h"
 
 namespace weir::net {
 namespace {

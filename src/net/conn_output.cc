@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "net/turn_budget.h"
+#include "net/write_budget.h"
 
 namespace weir::net {
 

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "net/reply.h"
+#include "net/fetch_response.h"
 #include "net/socket.h"
 #include "net/tls.h"
 
@@ -74,7 +74,7 @@ class Fetching final : public Resident, private Socket::Owner {
         url_(std::move(url)),
         taker_(&taker),
         shard_(home.shard),
-        reply_(home.max_bytes),
+        response_(home.max_bytes),
         serial(++home.serial) {}
   ~Fetching() override { shard_.cancel(timer_); }
 
@@ -131,7 +131,7 @@ class Fetching final : public Resident, private Socket::Owner {
   const Url url_;
   wire::Fetcher::Taker* taker_;
   Shard::Parts& shard_;  // which may live longer than home_
-  Reply reply_;
+  FetchResponse response_;
   Handle* handle_ = nullptr;
   base::TimerId timer_ = base::TimerId::kNone;
   std::vector<Endpoint> endpoints_;
@@ -246,22 +246,22 @@ void Fetching::received(std::span<const std::byte> bytes) {
 }
 
 void Fetching::take(std::span<const std::byte> plain) {
-  size_t before = reply_.body().size();
-  if (Status s = reply_.feed({reinterpret_cast<const char*>(plain.data()), plain.size()}); !s.ok())
+  size_t before = response_.body().size();
+  if (Status s = response_.feed({reinterpret_cast<const char*>(plain.data()), plain.size()}); !s.ok())
     return fail(std::move(s));
-  size_t held = reply_.body().size();
+  size_t held = response_.body().size();
   if (held > before && !taker_->on_growth(held))
     return fail(failure(Code::kResourceExhausted, "too much is being loaded at once"));
-  if (reply_.done()) finish(base::Bytes::adopt(std::move(reply_.body())));
+  if (response_.done()) finish(base::Bytes::adopt(std::move(response_.body())));
 }
 
 // An end that TLS does not vouch for may be anybody's.
 void Fetching::peer_ended() {
-  Status s = reply_.end();
+  Status s = response_.end();
   if (s.ok() && tls_ && tls_->state() != TlsSession::State::kPeerClosed)
     s = failure(Code::kUnavailable, "its server has broken the connection");
   if (!s.ok()) return fail(std::move(s));
-  finish(base::Bytes::adopt(std::move(reply_.body())));
+  finish(base::Bytes::adopt(std::move(response_.body())));
 }
 
 // Writes what there is.

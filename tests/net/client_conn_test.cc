@@ -14,7 +14,7 @@
 
 #include "lab.h"
 #include "net/fd.h"
-#include "net/turn_budget.h"
+#include "net/write_budget.h"
 #include "support/few_descriptors.h"
 #include "tls_fixture.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "net/reply.h"
+#include "net/fetch_response.h"
 
 namespace weir::net {
 namespace {
@@ -177,7 +177,7 @@ TEST(FetchPolicy, OnlyPublicAddressesAndThoseThatAreGranted) {
 
 // The body, or "!" and why not, however the bytes are cut.
 std::string take(const std::string& bytes, size_t piece, uint64_t most = 100) {
-  Reply reply(most);
+  FetchResponse reply(most);
   for (size_t i = 0; i < bytes.size() && !reply.done(); i += piece)
     if (auto s = reply.feed(std::string_view(bytes).substr(i, piece)); !s.ok()) return "!" + s.text;
   if (auto s = reply.end(); !s.ok()) return "!" + s.text;
@@ -189,7 +189,7 @@ std::string take(const std::string& bytes) {
   return whole;
 }
 
-TEST(Reply, BodiesAreTakenByLengthByChunkAndToTheEnd) {
+TEST(FetchResponse, BodiesAreTakenByLengthByChunkAndToTheEnd) {
   EXPECT_EQ(take("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and more"), "hello");
   EXPECT_EQ(take("HTTP/1.1 200\r\ncontent-length:0\r\n\r\n"), "");
   EXPECT_EQ(take("HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"), "hi");
@@ -200,7 +200,7 @@ TEST(Reply, BodiesAreTakenByLengthByChunkAndToTheEnd) {
       "wiki0123456789");
 }
 
-TEST(Reply, WhatIsNotPlainlyAnAnswerIsRefused) {
+TEST(FetchResponse, WhatIsNotPlainlyAnAnswerIsRefused) {
   const std::string ok = "HTTP/1.1 200 OK\r\n";
   for (const std::string& text : std::vector<std::string>{
            "SSH-2.0-x\r\n\r\n",
@@ -246,10 +246,10 @@ TEST(Reply, WhatIsNotPlainlyAnAnswerIsRefused) {
   EXPECT_EQ(take(many)[0], '!') << "informational heads for ever";
 }
 
-TEST(Reply, RedirectsAndMissingThingsAreNamed) {
+TEST(FetchResponse, RedirectsAndMissingThingsAreNamed) {
   EXPECT_EQ(take("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\n\r\n"),
             "!its server answers with status 302; redirects are not followed");
-  Reply reply(10);
+  FetchResponse reply(10);
   EXPECT_EQ(reply.feed("HTTP/1.1 404 Not Found\r\n\r\n").code, base::Code::kNotFound);
 }
 

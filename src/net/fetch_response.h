@@ -1,4 +1,4 @@
-// Reply: one HTTP/1.1 answer to a GET, from a server that is not to be trusted, piece by piece. Pure.
+// FetchResponse: parses the HTTP/1.1 response to a GET, piece by piece, from a server that is not trusted. Pure.
 //
 // The framing is wire/h1_response.h's. Only a plain 200 is taken: other statuses (redirects among them) and codings of
 // the content are errors.
@@ -13,11 +13,11 @@
 
 namespace weir::net {
 
-class Reply : private wire::ResponseTaker {
+class FetchResponse : private wire::ResponseTaker {
  public:
   static constexpr size_t kMostHead = 16 << 10;
 
-  explicit Reply(uint64_t max_body) : max_body_(max_body) {}
+  explicit FetchResponse(uint64_t max_body) : max_body_(max_body) {}
 
   // Errors: UNAVAILABLE (not HTTP, another status), NOT_FOUND (404, 410), RESOURCE_EXHAUSTED (too large).
   base::Status feed(std::string_view bytes);

@@ -1,4 +1,5 @@
-// How much one connection writes in one turn of its shard's loop, so that an elephant leaves room for mice.
+// How many bytes one connection may write in one turn of its shard's loop, so that one large response does not delay
+// the small ones of other connections.
 #pragma once
 
 #include <sys/uio.h>

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/reply.h"
+#include "net/fetch_response.h"
 #include "require.h"
 
 namespace {
@@ -19,15 +19,15 @@ struct Outcome {
 };
 
 Outcome run(std::string_view bytes, size_t step) {
-  net::Reply reply(kMost);
+  net::FetchResponse response(kMost);
   Outcome out;
-  for (size_t at = 0; at < bytes.size() && out.status.ok() && !reply.done(); at += step) {
-    out.status = reply.feed(bytes.substr(at, step));
-    require(reply.body().size() <= kMost, "no more is kept than is allowed");
+  for (size_t at = 0; at < bytes.size() && out.status.ok() && !response.done(); at += step) {
+    out.status = response.feed(bytes.substr(at, step));
+    require(response.body().size() <= kMost, "no more is kept than is allowed");
   }
-  if (out.status.ok() && !reply.done()) out.status = reply.end();
-  out.done = reply.done();
-  if (out.status.ok()) out.body = reply.body();
+  if (out.status.ok() && !response.done()) out.status = response.end();
+  out.done = response.done();
+  if (out.status.ok()) out.body = response.body();
   require(out.status.ok() || !out.status.text.empty(), "a failure says why");
   return out;
 }

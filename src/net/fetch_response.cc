@@ -1,4 +1,4 @@
-#include "net/reply.h"
+#include "net/fetch_response.h"
 
 #include "wire/text.h"
 
@@ -18,17 +18,17 @@ Status refusal(int status) {
 
 }  // namespace
 
-Status Reply::too_large() const {
+Status FetchResponse::too_large() const {
   return failure(Code::kResourceExhausted, "it is larger than " + std::to_string(max_body_) + " bytes");
 }
 
-Status Reply::feed(std::string_view bytes) {
+Status FetchResponse::feed(std::string_view bytes) {
   Status s = answer_.feed(bytes, *this);
   if (s.text.starts_with("not HTTP")) s.text = "its server's answer is " + s.text;
   return s;
 }
 
-Status Reply::on_head(int status, const wire::Fields& fields) {
+Status FetchResponse::on_head(int status, const wire::Fields& fields) {
   if (status != 200) return refusal(status);
   if (answer_.announced() >= 0 && uint64_t(answer_.announced()) > max_body_) return too_large();
   for (size_t i = 0; i < fields.size(); ++i)
@@ -37,13 +37,13 @@ Status Reply::on_head(int status, const wire::Fields& fields) {
   return {};
 }
 
-Status Reply::on_body(std::string_view piece) {
+Status FetchResponse::on_body(std::string_view piece) {
   if (body_.size() + piece.size() > max_body_) return too_large();
   body_.append(piece);
   return {};
 }
 
-Status Reply::end() {
+Status FetchResponse::end() {
   return answer_.end().ok() ? Status{}
                             : failure(Code::kUnavailable, "its server has closed before the end of the answer");
 }
