@@ -16,7 +16,7 @@
 
 namespace weir::auth {
 
-class JwksSource final : private wire::Fetcher::Taker {
+class JwksSource final : private wire::Fetcher::Receiver {
  public:
   static constexpr base::Duration kInterval = std::chrono::minutes(10), kLeastBetween = std::chrono::minutes(1),
                                   kRetryFirst = std::chrono::seconds(5);
@@ -40,7 +40,7 @@ class JwksSource final : private wire::Fetcher::Taker {
   void failed(const base::Status& why);
   base::Status take(std::string_view document);
 
-  // wire::Fetcher::Taker
+  // wire::Fetcher::Receiver
   bool on_growth(uint64_t held) override { return held <= KeySet::kMostBytes; }
   void on_fetched(base::Result<base::Bytes> bytes) override;
 

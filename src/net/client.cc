@@ -18,7 +18,7 @@ constexpr uint64_t kOverhead = 8;  // heads, chunks and trailers may be so many 
 }  // namespace
 
 // Takes one answer: whole, or piece by piece.
-class Client::Answer final : public wire::ResponseTaker {
+class Client::Answer final : public wire::ResponseListener {
  public:
   explicit Answer(uint64_t largest, const OnPiece* on_piece = nullptr) : largest_(largest), on_piece_(on_piece) {}
 

@@ -69,10 +69,10 @@ namespace {
 // One fetch, from its place in the line to its last word; then the shard keeps it until its socket is at rest.
 class Fetching final : public Resident, private Socket::Owner {
  public:
-  Fetching(WebFetcher::Parts& home, Url url, wire::Fetcher::Taker& taker)
+  Fetching(WebFetcher::Parts& home, Url url, wire::Fetcher::Receiver& receiver)
       : home_(home),
         url_(std::move(url)),
-        taker_(&taker),
+        receiver_(&receiver),
         shard_(home.shard),
         response_(home.max_bytes),
         serial(++home.serial) {}
@@ -129,7 +129,7 @@ class Fetching final : public Resident, private Socket::Owner {
 
   WebFetcher::Parts& home_;
   const Url url_;
-  wire::Fetcher::Taker* taker_;
+  wire::Fetcher::Receiver* receiver_;
   Shard::Parts& shard_;  // which may live longer than home_
   FetchResponse response_;
   Handle* handle_ = nullptr;
@@ -250,7 +250,7 @@ void Fetching::take(std::span<const std::byte> plain) {
   if (Status s = response_.feed({reinterpret_cast<const char*>(plain.data()), plain.size()}); !s.ok())
     return fail(std::move(s));
   size_t held = response_.body().size();
-  if (held > before && !taker_->on_growth(held))
+  if (held > before && !receiver_->on_growth(held))
     return fail(failure(Code::kResourceExhausted, "too much is being loaded at once"));
   if (response_.done()) finish(base::Bytes::adopt(std::move(response_.body())));
 }
@@ -281,12 +281,12 @@ void Fetching::go_on() {
   }
 }
 
-// The taker may destroy the handle, but this lives until the turn's end.
+// The receiver may destroy the handle, but this lives until the turn's end.
 void Fetching::finish(base::Result<base::Bytes> result) {
-  auto* taker = std::exchange(taker_, nullptr);
+  auto* receiver = std::exchange(receiver_, nullptr);
   if (handle_) std::exchange(handle_, nullptr)->fetching = nullptr;
   end();
-  if (taker) taker->on_fetched(std::move(result));
+  if (receiver) receiver->on_fetched(std::move(result));
 }
 
 void Fetching::end() {
@@ -335,11 +335,11 @@ base::Result<std::unique_ptr<WebFetcher>> WebFetcher::make(Shard& shard, const w
 WebFetcher::WebFetcher(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 WebFetcher::~WebFetcher() = default;
 
-base::Result<std::unique_ptr<wire::Fetcher::Fetch>> WebFetcher::fetch(std::string_view uri, Taker& taker) {
+base::Result<std::unique_ptr<wire::Fetcher::Fetch>> WebFetcher::fetch(std::string_view uri, Receiver& receiver) {
   auto url = parse_url(uri);
   if (!url) return std::move(url).error();
   if (Status s = parts_->policy.check(*url); !s.ok()) return s;
-  auto& fetching = *parts_->live.emplace_back(std::make_unique<Fetching>(*parts_, std::move(*url), taker));
+  auto& fetching = *parts_->live.emplace_back(std::make_unique<Fetching>(*parts_, std::move(*url), receiver));
   auto handle = std::make_unique<Fetching::Handle>(fetching);
   parts_->waiting.push_back(&fetching);
   parts_->begin_next();

@@ -26,7 +26,7 @@ class WebFetcher final : public wire::Fetcher {
                                                         std::unique_ptr<Resolver> resolver = nullptr);
   ~WebFetcher();  // its fetches have ended
 
-  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& taker) override;
+  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Receiver& receiver) override;
 
   struct Parts;
 

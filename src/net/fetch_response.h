@@ -13,7 +13,7 @@
 
 namespace weir::net {
 
-class FetchResponse : private wire::ResponseTaker {
+class FetchResponse : private wire::ResponseListener {
  public:
   static constexpr size_t kMostHead = 16 << 10;
 

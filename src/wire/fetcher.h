@@ -1,5 +1,5 @@
-// Fetcher: bytes that a URI names somewhere else, as rooms without sockets see it. net::WebFetcher is the one in
-// production.
+// Fetcher: gets the bytes that a URI names, for rooms without sockets. net::WebFetcher is the one in production. One
+// per shard, on its thread.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,17 @@ class Fetcher {
   virtual ~Fetcher() = default;
 
   // The receiver of the bytes; it outlives its Fetch.
-  class Taker {
+  class Receiver {
    public:
-    // So many bytes are held for it now. False: too many, and the fetch ends with RESOURCE_EXHAUSTED.
+    // The fetch holds `held` bytes now. False: that is too much, and it ends with RESOURCE_EXHAUSTED.
     virtual bool on_growth(uint64_t held) = 0;
-    // Once, unless the Fetch is destroyed before; it may be destroyed from inside. Errors are texts for the client:
-    // they name no address. Codes: PERMISSION_DENIED, NOT_FOUND, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, UNAVAILABLE.
+    // Called once, unless the Fetch is destroyed before; it may be destroyed from inside. The texts of errors are for
+    // the client: they name no address. Codes: PERMISSION_DENIED, NOT_FOUND, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED,
+    // UNAVAILABLE.
     virtual void on_fetched(base::Result<base::Bytes> bytes) = 0;
 
    protected:
-    ~Taker() = default;
+    ~Receiver() = default;
   };
   // Destroying it ends the fetch.
   class Fetch {
@@ -46,9 +47,9 @@ class Fetcher {
     virtual ~Fetch() = default;
   };
 
-  // Calls the taker later, never from inside. Errors: INVALID_ARGUMENT (no URI that could be fetched),
-  // PERMISSION_DENIED (its scheme is off, its host or port not allowed).
-  virtual base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& taker) = 0;
+  // Begins a fetch; the receiver is called later, never from inside. Errors: INVALID_ARGUMENT (no URI that can be
+  // fetched), PERMISSION_DENIED (its scheme is off, its host or port not allowed).
+  virtual base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Receiver& receiver) = 0;
 };
 
 }  // namespace weir::wire

@@ -9,7 +9,7 @@
 namespace weir::wire {
 namespace {
 
-class H1Client final : public ClientCodec, private ResponseTaker {
+class H1Client final : public ClientCodec, private ResponseListener {
  public:
   bool has_room() const override { return !answer_ && !finished_; }
   void send(const ClientRequest& request, ClientAnswer& answer) override;

@@ -55,39 +55,39 @@ bool H1Response::take_line(std::string_view& bytes, size_t limit, Status& status
   return true;
 }
 
-Status H1Response::hand_on(std::string_view& bytes, ResponseTaker& taker) {
+Status H1Response::hand_on(std::string_view& bytes, ResponseListener& listener) {
   const size_t n = size_t(std::min<uint64_t>(left_, bytes.size()));
   const std::string_view piece = bytes.substr(0, n);
   bytes.remove_prefix(n);
   left_ -= n;
-  return taker.on_body(piece);
+  return listener.on_body(piece);
 }
 
-Status H1Response::feed(std::string_view& bytes, ResponseTaker& taker) {
+Status H1Response::feed(std::string_view& bytes, ResponseListener& listener) {
   Status s;
-  while (!bytes.empty() && s.ok() && !done()) s = step(bytes, taker);
+  while (!bytes.empty() && s.ok() && !done()) s = step(bytes, listener);
   return s;
 }
 
-Status H1Response::step(std::string_view& bytes, ResponseTaker& taker) {
+Status H1Response::step(std::string_view& bytes, ResponseListener& listener) {
   Status s;
   switch (state_) {
     case State::kHead:
       if (!take_line(bytes, most_head_ - std::min(heads_, most_head_), s)) break;
       heads_ += line_.size();
-      s = read_head(line_, taker);
+      s = read_head(line_, listener);
       line_.clear();
       break;
     case State::kLength:
-      s = hand_on(bytes, taker);
+      s = hand_on(bytes, listener);
       if (left_ == 0) state_ = State::kDone;
       break;
-    case State::kToTheEnd: return hand_on(bytes, taker);
+    case State::kToTheEnd: return hand_on(bytes, listener);
     case State::kChunkSize:
       if (take_line(bytes, kMostLine, s)) s = read_chunk_size();
       break;
     case State::kChunk:
-      s = hand_on(bytes, taker);
+      s = hand_on(bytes, listener);
       if (left_ == 0) state_ = State::kChunkEnd;
       break;
     case State::kChunkEnd:
@@ -118,7 +118,7 @@ Status H1Response::read_chunk_size() {
   return {};
 }
 
-Status H1Response::read_head(std::string_view head, ResponseTaker& taker) {
+Status H1Response::read_head(std::string_view head, ResponseListener& listener) {
   int status = 0;
   const std::string_view first = head.substr(0, head.find("\r\n"));
   if (!read_status(first, status)) return broken("its status line");
@@ -132,7 +132,7 @@ Status H1Response::read_head(std::string_view head, ResponseTaker& taker) {
   }
   if (chunked_ && sized_) return broken("two lengths of one body");
   choose_body(status);
-  return taker.on_head(status, fields);
+  return listener.on_head(status, fields);
 }
 
 void H1Response::choose_body(int status) {

@@ -1,9 +1,9 @@
-// H1Response: the answers of an HTTP/1.1 server that is not to be trusted, piece by piece: a client's half of the
-// protocol. Pure; keeps a head or a line of what has come, and nothing of a body.
+// H1Response: parses the responses of an HTTP/1.1 server that is not trusted, piece by piece: the client's half of the
+// protocol. Pure. It keeps at most a head or a line, and nothing of a body.
 //
-//   answer = *informational status-line *( name ":" value CRLF ) CRLF body             RFC 9112
+//   response = *informational status-line *( name ":" value CRLF ) CRLF body           RFC 9112
 //
-// Framing that two parsers could read in two ways is an error. One after the other: begin() for each request.
+// Framing that two parsers could read in two ways is an error. begin() is called before each response of a connection.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace weir::wire {
 
-// Gets one answer. An error of its own ends the parser's feed() with it.
-class ResponseTaker {
+// Is told of one response. An error that it returns ends feed() with that error.
+class ResponseListener {
  public:
   // The final head; 1xx are passed over, but 101.
   virtual base::Status on_head(int status, const Fields& fields) = 0;
   virtual base::Status on_body(std::string_view piece) = 0;
 
  protected:
-  ~ResponseTaker() = default;
+  ~ResponseListener() = default;
 };
 
 class H1Response {
@@ -36,8 +36,8 @@ class H1Response {
   enum class Body : uint8_t { kAsFramed, kNone };  // kNone: the request was HEAD
   void begin(Body body = Body::kAsFramed);
   // Takes bytes off the front of `bytes` up to the end of the answer. Errors: UNAVAILABLE where it is not HTTP
-  // ("not HTTP/1.1: its status line"), or the taker's.
-  base::Status feed(std::string_view& bytes, ResponseTaker& taker);
+  // ("not HTTP/1.1: its status line"), or the listener's.
+  base::Status feed(std::string_view& bytes, ResponseListener& listener);
   // The server has closed. Errors: UNAVAILABLE where more was to come.
   base::Status end();
   bool done() const { return state_ == State::kDone; }
@@ -52,14 +52,14 @@ class H1Response {
 
  private:
   enum class State : uint8_t { kHead, kLength, kToTheEnd, kChunkSize, kChunk, kChunkEnd, kTrailers, kDone };
-  base::Status step(std::string_view& bytes, ResponseTaker& taker);
-  base::Status read_head(std::string_view head, ResponseTaker& taker);
+  base::Status step(std::string_view& bytes, ResponseListener& listener);
+  base::Status read_head(std::string_view head, ResponseListener& listener);
   base::Status read_field(std::string_view line, Fields& fields);
   void choose_body(int status);
   base::Status read_chunk_size();
   base::Status take_trailer(std::string_view& bytes);
   bool take_line(std::string_view& bytes, size_t limit, base::Status& status);
-  base::Status hand_on(std::string_view& bytes, ResponseTaker& taker);
+  base::Status hand_on(std::string_view& bytes, ResponseListener& listener);
 
   const size_t most_head_;
   State state_ = State::kHead;

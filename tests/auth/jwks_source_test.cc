@@ -17,21 +17,21 @@ using namespace test;  // NOLINT: this test's own
 struct ByHand final : wire::Fetcher {
   struct Running final : Fetch {
     explicit Running(ByHand& its) : home(its) {}
-    ~Running() override { home.taker = nullptr; }
+    ~Running() override { home.receiver = nullptr; }
     ByHand& home;
   };
-  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& by) override {
-    ++asked, url = uri, taker = &by;
+  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Receiver& by) override {
+    ++asked, url = uri, receiver = &by;
     return std::unique_ptr<Fetch>(std::make_unique<Running>(*this));
   }
   void answer(base::Result<std::string> text) {
-    ASSERT_TRUE(taker);
+    ASSERT_TRUE(receiver);
     if (text)
-      taker->on_fetched(base::Bytes::adopt(std::move(*text)));
+      receiver->on_fetched(base::Bytes::adopt(std::move(*text)));
     else
-      taker->on_fetched(text.error());
+      receiver->on_fetched(text.error());
   }
-  Taker* taker = nullptr;
+  Receiver* receiver = nullptr;
   std::string url;
   int asked = 0;
 };
@@ -117,8 +117,8 @@ TEST_F(Source, UntilThereAreKeysItIsTriedSoonAndThenLessOften) {
 
 TEST_F(Source, AnEndlessDocumentIsCutOff) {
   source.start();
-  EXPECT_TRUE(fetcher.taker->on_growth(KeySet::kMostBytes));
-  EXPECT_FALSE(fetcher.taker->on_growth(KeySet::kMostBytes + 1));
+  EXPECT_TRUE(fetcher.receiver->on_growth(KeySet::kMostBytes));
+  EXPECT_FALSE(fetcher.receiver->on_growth(KeySet::kMostBytes + 1));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ struct Client {
     shard.join();
   }
 
-  struct Taker final : wire::Fetcher::Taker {
+  struct Receiver final : wire::Fetcher::Receiver {
     bool on_growth(uint64_t held) override { return grown = held, held <= room; }
     void on_fetched(base::Result<base::Bytes> bytes) override {
       fetch.reset();  // from inside
@@ -68,16 +68,16 @@ struct Client {
   };
   // The bytes, or "CODE: text".
   std::string get(const std::string& url, uint64_t room = UINT64_MAX) {
-    Taker taker;
-    taker.room = room;
+    Receiver receiver;
+    receiver.room = room;
     shard.post([&] {
-      auto begun = fetcher->fetch(url, taker);
+      auto begun = fetcher->fetch(url, receiver);
       if (begun)
-        taker.fetch = std::move(*begun);
+        receiver.fetch = std::move(*begun);
       else
-        taker.done.set_value(begun.error());
+        receiver.done.set_value(begun.error());
     });
-    auto got = taker.done.get_future().get();
+    auto got = receiver.done.get_future().get();
     if (got) return std::string(got->view());
     return std::string(base::name(got.error().code)) + ": " + got.error().text;
   }
@@ -164,7 +164,7 @@ TEST(WebFetcher, RedirectsAreNotFollowed) {
             "UNAVAILABLE: its server answers with status 302; redirects are not followed");
 }
 
-TEST(WebFetcher, SizeIsLimitedAnnouncedOrNotAndByWhatTheTakerHasRoomFor) {
+TEST(WebFetcher, SizeIsLimitedAnnouncedOrNotAndByWhatTheReceiverHasRoomFor) {
   const std::string big(100'000, 'x'),
       chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n" + big + "\r\n";
   Canned announced("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + big), endless(chunked + "186a0\r\n" + big);
@@ -203,17 +203,17 @@ TEST(WebFetcher, ASilentServerIsGivenUp) {
 TEST(WebFetcher, WhoLosesInterestClosesTheConnection) {
   Silent server;
   Client client(loopback_rules({server.at}));
-  std::vector<std::unique_ptr<Client::Taker>> takers;
+  std::vector<std::unique_ptr<Client::Receiver>> receivers;
   client.on_shard([&] {
     for (size_t i = 0; i < WebFetcher::kAtOnce + 10; ++i) {  // some wait in line
-      auto& taker = *takers.emplace_back(std::make_unique<Client::Taker>());
-      taker.fetch = *client.fetcher->fetch("http://" + server.at + "/", taker);
+      auto& receiver = *receivers.emplace_back(std::make_unique<Client::Receiver>());
+      receiver.fetch = *client.fetcher->fetch("http://" + server.at + "/", receiver);
     }
   });
   Fd accepted;
   while (!accepted) accepted = Fd(::accept(server.fd.get(), nullptr, nullptr));
   client.on_shard([&] {
-    for (auto& taker : takers) taker->fetch.reset();
+    for (auto& receiver : receivers) receiver->fetch.reset();
   });
   ::fcntl(accepted.get(), F_SETFL, 0);
   std::string text(64 << 10, 0);
@@ -225,15 +225,15 @@ TEST(WebFetcher, WhoLosesInterestClosesTheConnection) {
 TEST(WebFetcher, MoreThanRunAtOnceWaitInLine) {
   Canned rig(kHello);
   Client client(loopback_rules({rig.at("127.0.0.1")}));
-  std::vector<std::unique_ptr<Client::Taker>> takers;
+  std::vector<std::unique_ptr<Client::Receiver>> receivers;
   client.on_shard([&] {
     for (size_t i = 0; i < 3 * WebFetcher::kAtOnce; ++i) {
-      auto& taker = *takers.emplace_back(std::make_unique<Client::Taker>());
-      taker.fetch = *client.fetcher->fetch("http://" + rig.at("127.0.0.1") + "/", taker);
+      auto& receiver = *receivers.emplace_back(std::make_unique<Client::Receiver>());
+      receiver.fetch = *client.fetcher->fetch("http://" + rig.at("127.0.0.1") + "/", receiver);
     }
   });
-  for (auto& taker : takers) {
-    auto got = taker->done.get_future().get();
+  for (auto& receiver : receivers) {
+    auto got = receiver->done.get_future().get();
     EXPECT_TRUE(got && got->view() == "hello");
   }
 }

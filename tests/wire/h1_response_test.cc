@@ -8,7 +8,7 @@
 namespace weir::wire {
 namespace {
 
-struct Taken final : ResponseTaker {
+struct Taken final : ResponseListener {
   base::Status on_head(int, const Fields& fields) override {
     for (size_t i = 0; i < fields.size(); ++i)
       heads += std::string(fields[i].name) + '=' + std::string(fields[i].value) + ';';

@@ -131,7 +131,7 @@ class FileLoad final : public Load {
 };
 
 // A reference that the Fetcher brings.
-class WebLoad final : public Load, wire::Fetcher::Taker {
+class WebLoad final : public Load, wire::Fetcher::Receiver {
  public:
   WebLoad(base::MemoryLedger* ledger, std::string its_name, Listener& listener)
       : charge_(charge_of(ledger)), name_(std::move(its_name)), listener_(listener) {}

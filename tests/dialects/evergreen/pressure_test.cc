@@ -176,13 +176,13 @@ TEST(EvergreenPressure, WhatActionsHaveReadWhileTheyWaitCountsToo) {
 struct SlowWeb final : wire::Fetcher {
   struct Fetching final : Fetch {
     SlowWeb& web;
-    Taker& taker;
-    Fetching(SlowWeb& its, Taker& who) : web(its), taker(who) {}
+    Receiver& receiver;
+    Fetching(SlowWeb& its, Receiver& who) : web(its), receiver(who) {}
     ~Fetching() override { std::erase(web.open, this); }
   };
   std::vector<Fetching*> open;
-  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view, Taker& taker) override {
-    auto made = std::make_unique<Fetching>(*this, taker);
+  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view, Receiver& receiver) override {
+    auto made = std::make_unique<Fetching>(*this, receiver);
     open.push_back(made.get());
     return std::unique_ptr<Fetch>(std::move(made));
   }
@@ -203,7 +203,7 @@ TEST(EvergreenPressure, MoreReferencesThanAreFetchedAtOnceWait) {
   EXPECT_EQ(web.open.size(), 256u);
   int fetched = 0;
   while (!web.open.empty()) {
-    web.open.front()->taker.on_fetched(base::Bytes::copy_of("x"));
+    web.open.front()->receiver.on_fetched(base::Bytes::copy_of("x"));
     ++fetched;
     t.turn();
     ASSERT_LE(web.open.size(), 256u);

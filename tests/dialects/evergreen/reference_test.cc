@@ -106,14 +106,14 @@ struct FakeWeb final : wire::Fetcher {
   struct Fetching final : Fetch {
     FakeWeb& web;
     std::string uri;
-    Taker& taker;
-    Fetching(FakeWeb& its, std::string_view what, Taker& who) : web(its), uri(what), taker(who) {}
+    Receiver& receiver;
+    Fetching(FakeWeb& its, std::string_view what, Receiver& who) : web(its), uri(what), receiver(who) {}
     ~Fetching() override { std::erase(web.open, this); }
   };
   std::vector<Fetching*> open;
-  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& taker) override {
+  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Receiver& receiver) override {
     if (uri.find("denied") != uri.npos) return base::failure(base::Code::kPermissionDenied, "not allowed");
-    auto made = std::make_unique<Fetching>(*this, uri, taker);
+    auto made = std::make_unique<Fetching>(*this, uri, receiver);
     open.push_back(made.get());
     return std::unique_ptr<Fetch>(std::move(made));
   }
@@ -126,9 +126,9 @@ TEST(EvergreenReferences, ReferencesToTheWebAreTheFetchers) {
   t.send(*x, kEcho + reference("a", "HTTPS://a.example/x"));
   ASSERT_EQ(web.open.size(), 1u);
   EXPECT_EQ(web.open[0]->uri, "HTTPS://a.example/x");
-  EXPECT_TRUE(web.open[0]->taker.on_growth(5));
+  EXPECT_TRUE(web.open[0]->receiver.on_growth(5));
   EXPECT_EQ(t.leaf(*x, "e"), "…");
-  web.open[0]->taker.on_fetched(base::Bytes::copy_of("hello"));
+  web.open[0]->receiver.on_fetched(base::Bytes::copy_of("hello"));
   t.turn();
   EXPECT_EQ(t.leaf(*x, "e"), "hello");
   EXPECT_TRUE(web.open.empty());
@@ -141,7 +141,7 @@ TEST(EvergreenReferences, AFetchThatFailsEndsTheSessionAndNamesTheReference) {
   Bench t({}, &web);
   auto x = t.open();
   t.send(*x, reference("a", "https://a.example/x") + reference("b", "https://b.example/x"));
-  web.open[1]->taker.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
+  web.open[1]->receiver.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
   EXPECT_EQ(t.status(*x),
             "NOT_FOUND: node 'b', fragment 0: ref 'https://b.example/x': its server answers with status 404");
   EXPECT_TRUE(web.open.empty()) << "the other one is not waited for";
@@ -166,11 +166,11 @@ TEST(EvergreenReferences, WhatWasOnItsWayToADroppedNodeIsNotForTheNextOneOfItsNa
   t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'a' } }");
   t.send(*x, reference("a", "https://a.example/second") + kEcho);
   ASSERT_EQ(web.open.size(), 2u);
-  web.open[0]->taker.on_fetched(base::Bytes::copy_of("first"));
+  web.open[0]->receiver.on_fetched(base::Bytes::copy_of("first"));
   t.turn();
   EXPECT_EQ(t.leaf(*x, "e"), "…");
   ASSERT_EQ(web.open.size(), 1u);
-  web.open[0]->taker.on_fetched(base::Bytes::copy_of("second"));
+  web.open[0]->receiver.on_fetched(base::Bytes::copy_of("second"));
   t.turn();
   EXPECT_EQ(t.leaf(*x, "e"), "second");
 }
@@ -181,13 +181,13 @@ TEST(EvergreenReferences, AFetchForADroppedNodeMayFail) {
   auto x = t.open();
   t.send(*x, reference("a", "https://a.example/x") + reference("b", "https://b.example/x"));
   t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'a' } }");
-  web.open[0]->taker.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
+  web.open[0]->receiver.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
   t.turn();
   EXPECT_EQ(t.status(*x), "open");
   t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'b' } }");
   t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'b' } }" + reference("b", "https://c.example/x"));
   ASSERT_EQ(web.open.size(), 2u);
-  web.open[0]->taker.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
+  web.open[0]->receiver.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
   t.turn();
   EXPECT_EQ(t.status(*x), "open");
 }
@@ -199,13 +199,13 @@ TEST(EvergreenReferences, WhatIsOnItsWayCountsAsContent) {
   Bench t(options, &web);
   auto x = t.open();
   t.send(*x, reference("a", "https://a.example/x") + reference("b", "https://b.example/x"));
-  EXPECT_TRUE(web.open[0]->taker.on_growth(60'000));
-  EXPECT_FALSE(web.open[1]->taker.on_growth(60'000));
+  EXPECT_TRUE(web.open[0]->receiver.on_growth(60'000));
+  EXPECT_FALSE(web.open[1]->receiver.on_growth(60'000));
   t.send(*x, reference("c", "https://c.example/x"));
   EXPECT_EQ(t.status(*x).substr(0, 18), "RESOURCE_EXHAUSTED");
 }
 
-// A taker that counts loads, and holds the last one.
+// A listener that counts loads, and holds the last one.
 struct Ear final : Load::Listener {
   bool on_growth() override { return true; }
   void on_loaded(Load&, base::Result<base::Bytes> data) override {
@@ -238,9 +238,9 @@ TEST(EvergreenReferences, WhatIsBeingLoadedIsChargedAndRefusedWhereThereIsNoMemo
 
   auto fetch = load(library, "https://a.example/x", ear);
   ASSERT_TRUE(fetch);
-  EXPECT_TRUE(web.open[0]->taker.on_growth(700'000));
+  EXPECT_TRUE(web.open[0]->receiver.on_growth(700'000));
   EXPECT_EQ(ledger.held(), 700'000u);
-  EXPECT_FALSE(web.open[0]->taker.on_growth(2'000'000));
+  EXPECT_FALSE(web.open[0]->receiver.on_growth(2'000'000));
   EXPECT_EQ(ledger.held(), 700'000u);
   fetch->reset();
   EXPECT_EQ(ledger.held(), 0u);
