@@ -11,8 +11,8 @@
 #include <nghttp2/nghttp2.h>
 
 #include "wire/client_codec.h"
-#include "wire/h2_answer_heads.h"
 #include "wire/h2_client_answers.h"
+#include "wire/h2_client_decoder.h"
 #include "wire/h2_client_output.h"
 #include "wire/h2_client_streams.h"
 #include "wire/h2_frame_cutter.h"
@@ -77,8 +77,8 @@ class H2Client final : public ClientCodec {
   Fault on_ping(const FrameHead& head, std::string_view payload);
   Fault on_headers(const FrameHead& head, std::string_view payload);
   Fault on_continuation(const FrameHead& head, std::string_view payload);
-  Fault on_part(const H2AnswerHeads::Head* head);
-  Fault on_block(const H2AnswerHeads::Head* head);
+  Fault on_part(const H2ClientDecoder::Head* head);
+  Fault on_block(const H2ClientDecoder::Head* head);
   bool wastes(const ClientStream* stream, size_t bytes);
   Fault on_settings(const FrameHead& head, std::string_view payload);
   Fault on_setting(uint32_t id, uint32_t value);
@@ -94,7 +94,7 @@ class H2Client final : public ClientCodec {
   H2ClientOutput output_{streams_};
   H2ClientAnswers answers_{streams_, output_};
   H2FrameCutter cutter_;  // of what the server sends
-  H2AnswerHeads heads_{kMostFields};
+  H2ClientDecoder decoder_{kMostFields};
   int64_t next_id_ = 1;
   uint32_t last_id_ = kLastId;  // that the server takes
   uint32_t allowed_ = kStreamsAtFirst;
@@ -222,29 +222,29 @@ H2Client::Fault H2Client::on_headers(const FrameHead& head, std::string_view pay
   payload.remove_suffix(padding);
   if (stream && stream->whole) return NGHTTP2_STREAM_CLOSED;
   block_ = head;
-  const auto kind = stream && stream->status != 0 ? H2AnswerHeads::Block::kTrailers : H2AnswerHeads::Block::kHead;
-  if (head.flags & NGHTTP2_FLAG_END_HEADERS) return on_block(heads_.read(payload, kind));
+  const auto kind = stream && stream->status != 0 ? H2ClientDecoder::Block::kTrailers : H2ClientDecoder::Block::kHead;
+  if (head.flags & NGHTTP2_FLAG_END_HEADERS) return on_block(decoder_.read(payload, kind));
   in_block_ = true;
   continuations_ = 0;
-  heads_.begin(kind);
-  return on_part(heads_.add(payload, BlockRest::kFollows));
+  decoder_.begin(kind);
+  return on_part(decoder_.add(payload, BlockRest::kFollows));
 }
 
 H2Client::Fault H2Client::on_continuation(const FrameHead& head, std::string_view payload) {
   if (head.stream != block_.stream) return NGHTTP2_PROTOCOL_ERROR;
   if (++continuations_ > kMostContinuations) return NGHTTP2_ENHANCE_YOUR_CALM;
   in_block_ = !(head.flags & NGHTTP2_FLAG_END_HEADERS);
-  const auto* read = heads_.add(payload, in_block_ ? BlockRest::kFollows : BlockRest::kNone);
+  const auto* read = decoder_.add(payload, in_block_ ? BlockRest::kFollows : BlockRest::kNone);
   return in_block_ ? on_part(read) : on_block(read);
 }
 
-H2Client::Fault H2Client::on_part(const H2AnswerHeads::Head* head) {
+H2Client::Fault H2Client::on_part(const H2ClientDecoder::Head* head) {
   if (!head) return NGHTTP2_COMPRESSION_ERROR;
   if (ClientStream* stream = streams_.find(block_.stream)) answers_.part_of_block(*stream, head->bytes);
   return NGHTTP2_NO_ERROR;
 }
 
-H2Client::Fault H2Client::on_block(const H2AnswerHeads::Head* head) {
+H2Client::Fault H2Client::on_block(const H2ClientDecoder::Head* head) {
   if (!head) return NGHTTP2_COMPRESSION_ERROR;
   using Ends = H2ClientAnswers::Ends;
   ClientStream* stream = streams_.find(block_.stream);

@@ -27,7 +27,7 @@ bool has_its_length(const ClientStream& stream) { return stream.length == -1 || 
 
 // --- heads and trailers ----------------------------------------------------------------------------------------------
 
-void H2ClientAnswers::block(ClientStream& stream, const H2AnswerHeads::Head& head, Ends ends) {
+void H2ClientAnswers::block(ClientStream& stream, const H2ClientDecoder::Head& head, Ends ends) {
   stream.began = true;
   if (!has_room(stream, head.bytes)) return;
   stream.field_bytes += head.bytes;
@@ -46,7 +46,7 @@ bool H2ClientAnswers::has_room(ClientStream& stream, size_t bytes) {
 }
 
 // Those of 1xx are passed over.
-void H2ClientAnswers::head(ClientStream& stream, const H2AnswerHeads::Head& head, Ends ends) {
+void H2ClientAnswers::head(ClientStream& stream, const H2ClientDecoder::Head& head, Ends ends) {
   if (head.status < 200) return ends == Ends::kYes ? break_off(stream, NGHTTP2_PROTOCOL_ERROR) : void();
   stream.status = head.status;
   stream.length = has_no_body(stream) ? 0 : head.content_length;
@@ -57,7 +57,7 @@ void H2ClientAnswers::head(ClientStream& stream, const H2AnswerHeads::Head& head
   if (left) end(*left, {});
 }
 
-void H2ClientAnswers::trailers(ClientStream& stream, const H2AnswerHeads::Head& head, Ends ends) {
+void H2ClientAnswers::trailers(ClientStream& stream, const H2ClientDecoder::Head& head, Ends ends) {
   if (head.content_length != -1) {
     if (stream.length != -1) return break_off(stream, NGHTTP2_PROTOCOL_ERROR);
     stream.length = head.content_length;

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "wire/client_codec.h"
-#include "wire/h2_answer_heads.h"
+#include "wire/h2_client_decoder.h"
 #include "wire/h2_client_output.h"
 #include "wire/h2_client_streams.h"
 
@@ -26,7 +26,7 @@ class H2ClientAnswers {
   enum class Ends : uint8_t { kNo, kYes };
   // Each of these may end the stream, and may call answers, which may end others and send requests: no stream is the
   // same behind it.
-  void block(ClientStream& stream, const H2AnswerHeads::Head& head, Ends ends);
+  void block(ClientStream& stream, const H2ClientDecoder::Head& head, Ends ends);
   // So many bytes of fields have come of a block that goes on.
   void part_of_block(ClientStream& stream, size_t bytes);
   void content(ClientStream& stream, std::string_view piece);
@@ -45,8 +45,8 @@ class H2ClientAnswers {
   void cancel(ClientAnswer& answer);
 
  private:
-  void head(ClientStream& stream, const H2AnswerHeads::Head& head, Ends ends);
-  void trailers(ClientStream& stream, const H2AnswerHeads::Head& head, Ends ends);
+  void head(ClientStream& stream, const H2ClientDecoder::Head& head, Ends ends);
+  void trailers(ClientStream& stream, const H2ClientDecoder::Head& head, Ends ends);
   bool has_room(ClientStream& stream, size_t bytes);
   bool receive(ClientStream& stream, size_t n);
   void give_back(ClientStream& stream, size_t n);

@@ -75,7 +75,7 @@ bool H2ClientOutput::widen(ClientStream& stream, uint32_t by) {
 bool H2ClientOutput::send(ClientStream& stream, const ClientRequest& request) {
   stream.window = first_window_;
   stream.left = request.body_size();
-  const std::string_view block = heads_.block(request);
+  const std::string_view block = encoder_.block(request);
   if (block.empty()) return false;
   if (request.more.empty() && put_small(stream, block, request.body)) return true;
   stream.pieces.reserve(request.more.size() + 1);

@@ -12,9 +12,9 @@
 
 #include "wire/fifo.h"
 #include "wire/guard.h"
+#include "wire/h2_client_encoder.h"
 #include "wire/h2_client_streams.h"
 #include "wire/h2_frame_writer.h"
-#include "wire/h2_request_heads.h"
 
 namespace weir::wire {
 
@@ -45,7 +45,7 @@ class H2ClientOutput {
   // set_first_window() looks at all streams.
   bool set_first_window(uint32_t bytes);
   void set_largest_frame(uint32_t bytes);
-  bool resize_table(uint32_t bytes) { return heads_.resize_table(bytes); }
+  bool resize_table(uint32_t bytes) { return encoder_.resize_table(bytes); }
   bool widen(uint32_t by);
   bool widen(ClientStream& stream, uint32_t by);
 
@@ -65,7 +65,7 @@ class H2ClientOutput {
 
   H2ClientStreams& streams_;
   H2FrameWriter frames_;
-  H2RequestHeads heads_;
+  H2ClientEncoder encoder_;
   Fifo<int32_t> turns_;  // of streams with a body to send
   int64_t window_ = kFirstWindow, first_window_ = kFirstWindow;
   uint32_t largest_frame_ = 1 << 14;

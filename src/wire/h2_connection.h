@@ -11,10 +11,10 @@
 #include "wire/coding.h"
 #include "wire/connection.h"
 #include "wire/guard.h"
+#include "wire/h2_block_cache.h"
 #include "wire/h2_exchange.h"
 #include "wire/h2_field_coding.h"
 #include "wire/h2_frame_writer.h"
-#include "wire/h2_known_blocks.h"
 #include "wire/h2_receive_window.h"
 #include "wire/h2_stream_ids.h"
 #include "wire/unread_body.h"
@@ -104,7 +104,7 @@ struct H2Connection : Connection {
   base::Time now;                                                  // of the present feed(), consumed() or tick()
   InflateShare inflating;                                          // of the present turn
   SharedPace pace;                                                 // of the bodies of requests
-  H2KnownBlocks blocks;                                            // of answers
+  H2BlockCache blocks;                                             // of answers
   H2FieldCoding fields;                                            // header blocks, both ways
   H2FrameWriter frames;                                            // the output
   H2StreamIds<H2Exchange*> open;                                   // streams whose ends are not both closed

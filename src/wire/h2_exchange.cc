@@ -139,8 +139,8 @@ void H2Exchange::open(H2Streams& streams, int32_t stream, const PeerInfo& peer) 
   open_stream = true;
 }
 
-bool H2Exchange::repeat(const H2KnownHeads::Head& head) {
-  in.grpc = head.grpc, in.coded = head.coded;
+bool H2Exchange::repeat(const H2HeadCache::Head& head) {
+  in.grpc = head.body.grpc, in.coded = head.body.coded;
   if (request_.kept != HeadKept::kNot && head_ == head.id) {
     request_.kept = HeadKept::kAgain;
     return true;

@@ -15,8 +15,8 @@
 #include "wire/exchange.h"
 #include "wire/fifo.h"
 #include "wire/guard.h"
-#include "wire/h2_known_blocks.h"
-#include "wire/h2_known_heads.h"
+#include "wire/h2_block_cache.h"
+#include "wire/h2_head_cache.h"
 #include "wire/h2_receive_window.h"
 #include "wire/request_body.h"
 
@@ -62,7 +62,7 @@ class H2Exchange final : public Exchange, public PlainGrpc, public base::Tickete
   void open(H2Streams& streams, int32_t stream, const PeerInfo& peer);
   // The request's head is one that its connection knows. True: it is the last one of this Exchange, which is still
   // there.
-  bool repeat(const H2KnownHeads::Head& head);
+  bool repeat(const H2HeadCache::Head& head);
   // The request has a head of its own: nothing is left of one that was kept.
   void forget_head();
   // Forgets the request and the response, but for a head that the connection knows; keeps capacities, but not large

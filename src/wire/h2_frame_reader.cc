@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "wire/h2_frame_cutter.h"
-#include "wire/h2_known_heads.h"
+#include "wire/h2_head_cache.h"
 
 namespace weir::wire {
 namespace {
@@ -62,7 +62,7 @@ H2FrameReader::Step H2FrameReader::begin() {
 
 // A block that its connection may know is waited for.
 H2FrameReader::State H2FrameReader::state_of_frame() const {
-  if (has_block(head_.type) && content_ > H2KnownHeads::kMostBlock)
+  if (has_block(head_.type) && content_ > H2HeadCache::kMostBlock)
     return lead_size() > 0 ? State::kLead : State::kPieces;
   if (head_.type != H2Frame::kData && head_.type <= H2Frame::kContinuation) return State::kWhole;
   if (head_.type == H2Frame::kData && head_.padded()) return State::kLead;

@@ -24,7 +24,7 @@ bool is_bare(const FrameHead& head) {
 void H2Heads::take(const H2FrameReader& from) {
   const FrameHead& head = from.head();
   const bool whole = from.first() && from.last();
-  if (whole && is_bare(head)) return take_known(head, from.payload());
+  if (whole && is_bare(head)) return take_block(head, from.payload());
   forget();
   if (head.type == H2Frame::kHeaders && from.first()) begin(head, from.depends_on());
   const bool complete_now = from.last() && (head.flags & kEndOfHeaders);
@@ -34,10 +34,10 @@ void H2Heads::take(const H2FrameReader& from) {
   if (complete_now && !connection_.guard.verdict()) complete();
 }
 
-void H2Heads::take_known(const FrameHead& head, std::string_view block) {
-  if (!known_ && std::exchange(came_, true)) known_ = std::make_unique<H2KnownHeads>(ids_);
-  repeated_ = known_ ? known_->find(block) : nullptr;
-  if (known_ && !repeated_ && known_->came(block)) learned_ = block;
+void H2Heads::take_block(const FrameHead& head, std::string_view block) {
+  if (!cache_ && std::exchange(had_request_, true)) cache_ = std::make_unique<H2HeadCache>(ids_);
+  repeated_ = cache_ ? cache_->find(block) : nullptr;
+  if (cache_ && !repeated_ && cache_->is_worth_learning(block)) learned_ = block;
   begin(head, -1);
   if (!repeated_ && !connection_.guard.verdict()) decode(block, BlockRest::kNone);
   if (!connection_.guard.verdict()) complete();
@@ -53,7 +53,7 @@ void H2Heads::begin(const FrameHead& head, int32_t depends_on) {
   kind_ = Block::kDropped;
   ends_ = head.end_stream();
   stream_ = head.stream;
-  nobodys_.clear();
+  dropped_fields_.clear();
   if (const H2Exchange* x = connection_.exchange_of(stream_)) {
     if (x->flow.whole) return connection_.fault(NGHTTP2_STREAM_CLOSED, "HEADERS on a stream that has ended");
     kind_ = Block::kTrailers;
@@ -99,7 +99,7 @@ void H2Heads::decode(std::string_view piece, BlockRest rest) {
 // False: the connection is to end.
 bool H2Heads::field(std::string_view name, std::string_view value) {
   H2Exchange* x = kind_ == Block::kDropped ? nullptr : connection_.exchange_of(stream_);
-  HeaderBudget& budget = x ? x->in.budget : nobodys_;
+  HeaderBudget& budget = x ? x->in.budget : dropped_fields_;
   HeaderBudget::Fit fit = budget.add(connection_.limits, name.size(), value.size());
   if (fit == HeaderBudget::Fit::kHard) {
     connection_.condemn(reason::kHeaderBytes, H2Error::kEnhanceYourCalm, "header fields too large");
@@ -179,7 +179,7 @@ bool H2Heads::well_formed(const H2Exchange& x) const {
 // The head is complete: judge it as a whole, then ask the Intake.
 void H2Heads::begin_request(H2Exchange& x) {
   if (!take_head(x) || (!repeated_ && !check_head(x))) return;
-  if (!learned_.empty()) known_->learn(learned_, x.request(), x.in.grpc, x.in.coded);
+  if (!learned_.empty()) cache_->learn(learned_, x.request(), {x.in.grpc, x.in.coded});
   x.name_client(connection_.env.proxies);
   x.begun = true;
   Plan plan = connection_.env.intake.begin(x);
@@ -237,24 +237,24 @@ void H2Heads::reject(H2Exchange& x, int status, std::string_view reason, std::st
   bodies_.refuse(x, status, reason, text);
 }
 
-// --- known blocks ----------------------------------------------------------------------------------------------------
+// --- the cache of heads ----------------------------------------------------------------------------------------------
 
-// A block comes that changes the table, or is not seen as a whole.
+// Called for a block that changes the table, or does not come in one piece.
 void H2Heads::forget() {
-  if (!known_) return;
-  known_->forget();
+  if (!cache_) return;
+  cache_->forget();
   charge();
 }
 
 void H2Heads::drop() {
-  known_.reset();
-  came_ = false;
+  cache_.reset();
+  had_request_ = false;
   charge();
 }
 
-// Nothing is kept that there is no room for.
+// Charges what the cache holds to the connection's heads. If there is no room for it, the cache is dropped.
 void H2Heads::charge() {
-  const uint64_t held = known_ ? sizeof(H2KnownHeads) + known_->bytes() : 0;
+  const uint64_t held = cache_ ? sizeof(H2HeadCache) + cache_->bytes() : 0;
   if (held < charged_) streams_.heads().give(std::exchange(charged_, held) - held);
   if (held == charged_) return;
   if (!streams_.heads().take(held - charged_)) return drop();

@@ -1,5 +1,5 @@
 // H2Heads: from the header blocks of one HTTP/2 connection to Exchanges: the heads of requests, and their trailers. A
-// block that the connection has had before is not decoded again (h2_known_heads.h).
+// block that the connection has had before is not decoded again (h2_head_cache.h).
 //
 // Services may be called from here; what they answer is kept in their Exchange.
 #pragma once
@@ -11,8 +11,8 @@
 #include "wire/h2_bodies.h"
 #include "wire/h2_connection.h"
 #include "wire/h2_frame_reader.h"
+#include "wire/h2_head_cache.h"
 #include "wire/h2_head_rules.h"
-#include "wire/h2_known_heads.h"
 #include "wire/h2_stream_table.h"
 
 namespace weir::wire {
@@ -22,17 +22,17 @@ class H2Heads {
   H2Heads(H2Connection& connection, H2StreamTable& streams, H2Bodies& bodies)
       : connection_(connection), streams_(streams), bodies_(bodies) {}
 
-  // A piece of HEADERS or CONTINUATION has come.
+  // Call this with each piece of a HEADERS or CONTINUATION frame.
   void take(const H2FrameReader& from);
-  // A CONTINUATION frame of the stream must be what comes next; 0: none may come.
+  // The stream of which the next frame must be a CONTINUATION; 0: none may come.
   int32_t awaited() const { return awaited_; }
-  // Gives back what is kept for later requests, while there is none.
+  // Drops the cache. Call this when the connection has been without a request for a while.
   void drop();
 
  private:
   enum class Block : uint8_t { kRequest, kTrailers, kDropped };
 
-  void take_known(const FrameHead& head, std::string_view block);
+  void take_block(const FrameHead& head, std::string_view block);
   void begin(const FrameHead& head, int32_t depends_on);
   void open(int32_t stream, int32_t depends_on);
   void open_head(int32_t stream);
@@ -57,15 +57,15 @@ class H2Heads {
   bool ends_ = false;             // its stream ends with it
   int32_t stream_ = 0;
   int32_t awaited_ = 0;
-  H2HeadRules rules_;                             // of its fields
-  HeaderBudget nobodys_;                          // fields of a block that is dropped
-  const H2KnownHeads::Head* repeated_ = nullptr;  // the block stands for it
-  std::string_view learned_;                      // the block, where it is to be learned
+  H2HeadRules rules_;                            // of its fields
+  HeaderBudget dropped_fields_;                  // counts the fields of a block that is dropped
+  const H2HeadCache::Head* repeated_ = nullptr;  // the block stands for it
+  std::string_view learned_;                     // the block, where it is to be learned
 
-  uint64_t ids_ = 0;                     // of heads that were ever known
-  std::unique_ptr<H2KnownHeads> known_;  // null until a second request comes: many a connection has one alone
-  bool came_ = false;                    // a request has come
-  uint64_t charged_ = 0;                 // to the heads of the table of streams
+  uint64_t ids_ = 0;                    // the last one that was given (H2HeadCache)
+  std::unique_ptr<H2HeadCache> cache_;  // null until the second request: many connections have only one
+  bool had_request_ = false;            // a request has come
+  uint64_t charged_ = 0;                // bytes, to H2StreamTable::heads()
 };
 
 }  // namespace weir::wire

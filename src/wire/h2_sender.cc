@@ -87,8 +87,8 @@ void H2Sender::send(H2Exchange& x) {
 // --- heads and trailers ----------------------------------------------------------------------------------------------
 
 // The block that says `fields`, or the one that is known. Empty: it is too large. Valid until the next call.
-std::string_view H2Sender::block_of(H2AnswerFields::ToSend fields) {
-  if (fields.known != H2KnownBlocks::Ref::kNone) return connection_.blocks.block(fields.known);
+std::string_view H2Sender::block_of(H2ResponseFields::ToSend fields) {
+  if (fields.known != H2BlockCache::Ref::kNone) return connection_.blocks.block(fields.known);
   connection_.blocks.writes(fields.fields, streams_.heads());
   block_ = connection_.fields.encode(fields.fields);
   connection_.blocks.wrote(block_);
@@ -124,7 +124,7 @@ bool H2Sender::send_whole(H2Exchange& x, std::string_view head) {
   std::string_view trailers;
   if (x.out.has_trailers()) {
     const auto known = fields_.trailers_to_send(x).known;
-    if (known == H2KnownBlocks::Ref::kNone) return false;
+    if (known == H2BlockCache::Ref::kNone) return false;
     trailers = connection_.blocks.block(known);
   }
   const size_t ends = trailers.empty() ? 0 : kH2FrameHead + trailers.size();

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "wire/fifo.h"
-#include "wire/h2_answer_fields.h"
 #include "wire/h2_connection.h"
+#include "wire/h2_response_fields.h"
 #include "wire/h2_stream_table.h"
 #include "wire/h2_turns.h"
 
@@ -65,7 +65,7 @@ class H2Sender {
   void send(H2Exchange& x);
   void send_head(H2Exchange& x);
   bool send_whole(H2Exchange& x, std::string_view head);
-  std::string_view block_of(H2AnswerFields::ToSend fields);
+  std::string_view block_of(H2ResponseFields::ToSend fields);
   void put_block(H2Exchange& x, uint8_t flags, std::string_view block);
   void take_turns();
   void send_data(H2Exchange& x, size_t n);
@@ -90,7 +90,7 @@ class H2Sender {
   std::string block_;          // that was encoded last
   OutputFloor drain_floor_;    // of the socket
   RateFloor window_floor_;     // of the connection's window: DATA alone takes from it
-  H2AnswerFields fields_;
+  H2ResponseFields fields_;
 };
 
 }  // namespace weir::wire

@@ -11,15 +11,15 @@
 #include <nghttp2/nghttp2.h>
 
 #include "support/h2_client.h"
-#include "wire/h2_answer_heads.h"
+#include "wire/h2_client_decoder.h"
+#include "wire/h2_client_encoder.h"
 #include "wire/h2_client_streams.h"
-#include "wire/h2_request_heads.h"
 
 namespace weir::test {
 namespace {
 
-using wire::H2AnswerHeads, wire::H2RequestHeads, wire::H2ClientStreams;
-using Block = H2AnswerHeads::Block;
+using wire::H2ClientDecoder, wire::H2ClientEncoder, wire::H2ClientStreams;
+using Block = H2ClientDecoder::Block;
 
 // Decodes as a peer does that knows of no shortcut.
 class Inflater {
@@ -91,9 +91,9 @@ std::multiset<std::pair<std::string, std::string>> asked(const wire::ClientReque
   return out;
 }
 
-TEST(H2RequestHeads, BlocksSayTheirFieldsWhateverTheTableHolds) {
+TEST(H2ClientEncoder, BlocksSayTheirFieldsWhateverTheTableHolds) {
   std::mt19937 random(1);
-  H2RequestHeads heads;
+  H2ClientEncoder heads;
   Inflater server;
   for (int i = 0; i < 20'000; ++i) {
     wire::ClientRequest request = infer();
@@ -114,8 +114,8 @@ TEST(H2RequestHeads, BlocksSayTheirFieldsWhateverTheTableHolds) {
   }
 }
 
-TEST(H2RequestHeads, TheSameHeadIsTheSameShortBlock) {
-  H2RequestHeads heads;
+TEST(H2ClientEncoder, TheSameHeadIsTheSameShortBlock) {
+  H2ClientEncoder heads;
   (void)heads.block(infer());
   const std::string second(heads.block(infer()));
   EXPECT_LT(second.size(), 45u);
@@ -126,11 +126,11 @@ TEST(H2RequestHeads, TheSameHeadIsTheSameShortBlock) {
   EXPECT_EQ(heads.block(infer()), second);
 }
 
-TEST(H2AnswerHeads, KnownBlocksAreWhatTheLibraryDecodes) {
+TEST(H2ClientDecoder, KnownBlocksAreWhatTheLibraryDecodes) {
   std::mt19937 random(2);
   Deflater server;
   Inflater library;
-  H2AnswerHeads heads(64 << 10);
+  H2ClientDecoder heads(64 << 10);
   for (int i = 0; i < 20'000; ++i) {
     const Block kind = random() % 2 ? Block::kHead : Block::kTrailers;
     Headers fields{{"grpc-status", std::to_string(random() % 20 == 0)}};
@@ -141,7 +141,7 @@ TEST(H2AnswerHeads, KnownBlocksAreWhatTheLibraryDecodes) {
     const std::string block = random() % 4 ? server.write(fields) : test::block(fields);
     Headers decoded = library.read(block);
     ASSERT_EQ(decoded, fields);
-    const H2AnswerHeads::Head* head = nullptr;
+    const H2ClientDecoder::Head* head = nullptr;
     if (random() % 10 == 0) {
       heads.begin(kind);
       const size_t cut = random() % (block.size() + 1);
@@ -157,8 +157,8 @@ TEST(H2AnswerHeads, KnownBlocksAreWhatTheLibraryDecodes) {
   }
 }
 
-TEST(H2AnswerHeads, AHeadIsNoTrailersAndTrailersAreNoHead) {
-  H2AnswerHeads heads(1000);
+TEST(H2ClientDecoder, AHeadIsNoTrailersAndTrailersAreNoHead) {
+  H2ClientDecoder heads(1000);
   const std::string head = block({{":status", "200"}}), trailers = block({{"grpc-status", "0"}});
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(heads.read(head, Block::kHead)->well_formed);

@@ -4,8 +4,8 @@
 #include <random>
 
 #include "support/h2_client.h"
-#include "wire/h2_known_blocks.h"
-#include "wire/h2_known_heads.h"
+#include "wire/h2_block_cache.h"
+#include "wire/h2_head_cache.h"
 
 namespace weir::test {
 namespace {
@@ -46,7 +46,7 @@ void answer_as_grpc(Exchange& x) {
   x.end(std::move(trailers));
 }
 
-TEST(H2KnownHead, EachRequestIsSeenAsTheFirstWas) {
+TEST(H2HeadCache, EachRequestIsSeenAsTheFirstWas) {
   Server s;
   Client c;
   s.intake.on_whole = answer_as_grpc;
@@ -67,7 +67,7 @@ TEST(H2KnownHead, EachRequestIsSeenAsTheFirstWas) {
 
 // A known answer's trailers follow its DATA without another look at the library: the frames are those of any gRPC
 // answer.
-TEST(H2KnownHead, TheFramesOfAKnownAnswerAreThoseOfAnyOther) {
+TEST(H2HeadCache, TheFramesOfAKnownAnswerAreThoseOfAnyOther) {
   Server s;
   Client c;
   s.intake.on_whole = answer_as_grpc;
@@ -90,7 +90,7 @@ TEST(H2KnownHead, TheFramesOfAKnownAnswerAreThoseOfAnyOther) {
   EXPECT_EQ(frames[2].payload.size(), 1u);
 }
 
-TEST(H2KnownHead, ALengthIsStillComparedWithTheBody) {
+TEST(H2HeadCache, ALengthIsStillComparedWithTheBody) {
   Server s;
   Client c;
   const auto head = with(kPost, {{"content-length", "4"}});
@@ -103,7 +103,7 @@ TEST(H2KnownHead, ALengthIsStillComparedWithTheBody) {
   EXPECT_EQ(s.intake.closes, s.intake.begun);
 }
 
-TEST(H2KnownHead, WhatTheLibraryActsOnIsNotReplaced) {
+TEST(H2HeadCache, WhatTheLibraryActsOnIsNotReplaced) {
   for (const Headers& head :
        {with(kPost, {{"expect", "100-continue"}}), with(kPost, {{"priority", "u=1, i"}}),
         Headers{{":method", "HEAD"}, {":scheme", "http"}, {":path", "/"}, {":authority", "h"}},
@@ -122,7 +122,7 @@ TEST(H2KnownHead, WhatTheLibraryActsOnIsNotReplaced) {
 }
 
 // The same bytes mean another head once the table has changed: in the same frame, in two, or in one with padding.
-TEST(H2KnownHead, TheSameBlockAfterTheTableHasChanged) {
+TEST(H2HeadCache, TheSameBlockAfterTheTableHasChanged) {
   const std::string request("\x83\x86\x84\x01\x01h", 6), first = request + '\xbe';  // the youngest field of the table
   auto added = [&](char value) { return request + "\x40\x01x\x01" + value; };
   for (int form = 0; form < 3; ++form) {
@@ -172,7 +172,7 @@ void expect_same(const std::function<std::string(uint32_t)>& frames) {
   }
 }
 
-TEST(H2KnownHead, MoreStreamsThanMayBeOpen) {
+TEST(H2HeadCache, MoreStreamsThanMayBeOpen) {
   expect_same([](uint32_t id) {
     std::string all;
     for (uint32_t i = id; i < id + 10; i += 2) all += frame(1, kEndHeaders, i, block(kPost));
@@ -181,7 +181,7 @@ TEST(H2KnownHead, MoreStreamsThanMayBeOpen) {
 }
 
 // A field without a name, one in capitals, one about the connection, and a length that is not the body's.
-TEST(H2KnownHead, AMalformedHeadIsNeverKnown) {
+TEST(H2HeadCache, AMalformedHeadIsNeverKnown) {
   const std::string request("\x83\x86\x84\x01\x01h", 6);
   for (const std::string& field :
        {std::string("\0\0\x01x", 4), std::string("\0\x01X\x01x", 5), std::string("\0\x07upgrade\x01x", 11),
@@ -204,19 +204,19 @@ TEST(H2KnownHead, AMalformedHeadIsNeverKnown) {
   }
 }
 
-TEST(H2KnownHead, AsTrailersAKnownHeadIsAnErrorAsEver) {
+TEST(H2HeadCache, AsTrailersAKnownHeadIsAnErrorAsEver) {
   expect_same([](uint32_t id) {
     return frame(1, kEndHeaders, id, block(kPost)) + frame(1, kEndHeaders | kEndStream, id, block(kPost));
   });
 }
 
-TEST(H2KnownHead, OnAStreamOfThePastOrOfTheServer) {
+TEST(H2HeadCache, OnAStreamOfThePastOrOfTheServer) {
   expect_same([](uint32_t id) { return get(id + 4) + frame(1, kEndHeaders | kEndStream, id, block(kPost)); });
   expect_same([](uint32_t) { return frame(1, kEndHeaders | kEndStream, 2, block(kPost)); });
   expect_same([](uint32_t) { return frame(1, kEndHeaders | kEndStream, 0, block(kPost)); });
 }
 
-TEST(H2KnownHead, AnIdleConnectionForgets) {
+TEST(H2HeadCache, AnIdleConnectionForgets) {
   Server s;
   Client c;
   s.intake.on_whole = answer_as_grpc;
@@ -233,7 +233,7 @@ TEST(H2KnownHead, AnIdleConnectionForgets) {
 
 // A client that encodes as it likes (nghttp2 with a table of any size), heads and answers that come again or do not,
 // many at a time, in pieces of any size, and a client that changes the server's table.
-TEST(H2KnownHead, BothSidesSeeWhatWasSentWhateverTheTablesDo) {
+TEST(H2HeadCache, BothSidesSeeWhatWasSentWhateverTheTablesDo) {
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     std::mt19937 random(seed);
     auto pick = [&](uint32_t n) { return random() % n; };
@@ -278,7 +278,7 @@ TEST(H2KnownHead, BothSidesSeeWhatWasSentWhateverTheTablesDo) {
 }
 
 // Answers that were submitted with a known head and are written after the table has changed.
-TEST(H2KnownHead, AKnownAnswerBehindOneThatChangesTheTable) {
+TEST(H2HeadCache, AKnownAnswerBehindOneThatChangesTheTable) {
   Server s;
   Client c;
   s.intake.on_whole = answer_as_grpc;
@@ -298,7 +298,7 @@ TEST(H2KnownHead, AKnownAnswerBehindOneThatChangesTheTable) {
   }
 }
 
-TEST(H2KnownHead, WhichBlocksLeaveTheTable) {
+TEST(H2HeadCache, WhichBlocksLeaveTheTable) {
   using wire::leaves_table;
   EXPECT_TRUE(leaves_table(""));
   EXPECT_TRUE(leaves_table("\x82\x86\x84"));
@@ -316,39 +316,39 @@ TEST(H2KnownHead, WhichBlocksLeaveTheTable) {
   EXPECT_FALSE(leaves_table("\xff\x80\x80\x80\x80\x80\x01"));
 }
 
-TEST(H2KnownHead, NoHeadHasTheIdOfOneThatWasDropped) {
+TEST(H2HeadCache, NoHeadHasTheIdOfOneThatWasDropped) {
   uint64_t ids = 0;
   wire::Request request;
   request.method = "POST", request.target = "/", request.authority = "h";
   for (uint64_t id = 1; id < 4; ++id) {
-    wire::H2KnownHeads known(ids);
-    known.learn("\x83", request, false, false);
-    EXPECT_EQ(known.find("\x83")->id, id);
+    wire::H2HeadCache cache(ids);
+    cache.learn("\x83", request, {});
+    EXPECT_EQ(cache.find("\x83")->id, id);
   }
 }
 
-TEST(H2KnownHead, HeadsThatAreKeptAreBounded) {
+TEST(H2HeadCache, HeadsThatAreKeptAreBounded) {
   uint64_t ids = 0;
-  wire::H2KnownHeads known(ids);
+  wire::H2HeadCache cache(ids);
   wire::Request request;
   request.method = "POST", request.target = "/", request.authority = "h";
   for (int i = 0; i < 100; ++i) {
     const std::string block = "\x04\x03/" + std::to_string(10 + i % 90);
-    EXPECT_FALSE(known.came(block));
-    EXPECT_TRUE(known.came(block));
-    known.learn(block, request, false, false);
-    EXPECT_NE(known.find(block), nullptr);
-    EXPECT_LT(known.bytes(), 8000u);
+    EXPECT_FALSE(cache.is_worth_learning(block));
+    EXPECT_TRUE(cache.is_worth_learning(block));
+    cache.learn(block, request, {});
+    EXPECT_NE(cache.find(block), nullptr);
+    EXPECT_LT(cache.bytes(), 8000u);
   }
   request.fields.add("x", std::string(3000, 'x'));
-  known.learn("\x83", request, false, false);
-  EXPECT_EQ(known.find("\x83"), nullptr);
-  EXPECT_FALSE(known.came("\x40\x01x\x01y"));
-  EXPECT_EQ(known.find("\x04\x03/99"), nullptr);
+  cache.learn("\x83", request, {});
+  EXPECT_EQ(cache.find("\x83"), nullptr);
+  EXPECT_FALSE(cache.is_worth_learning("\x40\x01x\x01y"));
+  EXPECT_EQ(cache.find("\x04\x03/99"), nullptr);
   const std::string large = "\x04\x7f\xff\x03" + std::string(127 + 511, 'x');
   EXPECT_TRUE(wire::leaves_table(large));
-  EXPECT_FALSE(known.came(large));
-  EXPECT_FALSE(known.came(large));
+  EXPECT_FALSE(cache.is_worth_learning(large));
+  EXPECT_FALSE(cache.is_worth_learning(large));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-// H2RequestHeads: the heads of requests on one HTTP/2 connection of ours as header blocks (RFC 7541). Most of them are
-// the same: a head is encoded by the library until its block leaves the dynamic table as it is, and then it is copied.
+// H2ClientEncoder: encodes the heads of requests on one HTTP/2 connection of ours as header blocks (HPACK, RFC 7541).
+// Most requests have the same head: once its block leaves the dynamic table unchanged, it is cached and copied.
 //
-// Fields that are another with each request, as deadlines and traces, are no part of that. They are put behind it as
-// literals that are not added to the table, which they would only fill.
+// Fields that differ with each request, such as deadlines and traces, are not part of a cached block. They are appended
+// as literals without indexing, since they would only fill the table.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@
 
 namespace weir::wire {
 
-class H2RequestHeads {
+class H2ClientEncoder {
  public:
   static constexpr size_t kMost = 4;         // heads that are kept
   static constexpr size_t kMostBlock = 512;  // bytes of a block that is kept
   static constexpr size_t kMostText = 2048;  // bytes of the head that it stands for
 
-  H2RequestHeads();
+  H2ClientEncoder();
 
   // Valid until the next call. Empty: the library has no memory for it, and nothing more can be encoded.
   std::string_view block(const ClientRequest& request);

@@ -74,7 +74,7 @@ Headers call_of(const std::string& key) {
 
 // Known heads are given up when there is no memory for them. An Exchange that still has an earlier head is not taken
 // for one that has the head which is learned first afterwards.
-TEST(H2KnownHeadMemory, AHeadThatIsLearnedAfterAllWereGivenUpIsNotAnEarlierOne) {
+TEST(H2HeadCacheMemory, AHeadThatIsLearnedAfterAllWereGivenUpIsNotAnEarlierOne) {
   for (int i = 0; i < 96; ++i) {  // so that one of them meets the end of what is charged already with its last head
     const int held = i % 16;
     const char last = char('a' + i / 16);
@@ -94,7 +94,7 @@ TEST(H2KnownHeadMemory, AHeadThatIsLearnedAfterAllWereGivenUpIsNotAnEarlierOne) 
 }
 
 // A request that is refused for want of memory leaves no half of its head behind.
-TEST(H2KnownHeadMemory, ARefusedRequestLeavesNothingOfItsHead) {
+TEST(H2HeadCacheMemory, ARefusedRequestLeavesNothingOfItsHead) {
   int refused = 0;
   for (int held = 0; held < 16; ++held) {
     Ledgered t;

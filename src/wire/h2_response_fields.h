@@ -1,5 +1,5 @@
-// H2AnswerFields: the fields of an HTTP/2 answer's head and trailers as libnghttp2 takes them, and the header blocks
-// that they were written as before.
+// H2ResponseFields: makes the lists of fields of a response's head and trailers, as libnghttp2's encoder takes them, or
+// finds their encoded blocks in the connection's H2BlockCache.
 #pragma once
 
 #include <span>
@@ -13,15 +13,15 @@
 
 namespace weir::wire {
 
-class H2AnswerFields {
+class H2ResponseFields {
  public:
-  explicit H2AnswerFields(H2Connection& connection) : connection_(connection) {}
+  explicit H2ResponseFields(H2Connection& connection) : connection_(connection) {}
 
-  // Valid until the next call, and while the Exchange is.
+  // Valid until the next call, and while the Exchange lives.
   std::span<const nghttp2_nv> head(const H2Exchange& x);
-  // Those to encode, or the block that says them already.
+  // The fields to encode, or the block that has them encoded.
   struct ToSend {
-    H2KnownBlocks::Ref known;
+    H2BlockCache::Ref known;
     std::span<const nghttp2_nv> fields;  // empty where there is a block
   };
   ToSend head_to_send(const H2Exchange& x);
@@ -36,7 +36,7 @@ class H2AnswerFields {
   void add(const Fields& fields);
 
   H2Connection& connection_;
-  H2KnownBlocks::Ref grpc_head_{}, grpc_end_{};  // those that most gRPC answers have
+  H2BlockCache::Ref grpc_head_{}, grpc_end_{};  // those that most gRPC answers have
   std::vector<nghttp2_nv> list_;
 };
 

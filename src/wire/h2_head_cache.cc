@@ -1,4 +1,4 @@
-#include "wire/h2_known_heads.h"
+#include "wire/h2_head_cache.h"
 
 #include <algorithm>
 #include <utility>
@@ -57,13 +57,13 @@ bool leaves_table(std::string_view block) {
   return true;
 }
 
-const H2KnownHeads::Head* H2KnownHeads::find(std::string_view block) const {
+const H2HeadCache::Head* H2HeadCache::find(std::string_view block) const {
   for (const Head& head : heads_)
     if (head.block == block) return &head;
   return nullptr;
 }
 
-bool H2KnownHeads::came(std::string_view block) {
+bool H2HeadCache::is_worth_learning(std::string_view block) {
   if (!leaves_table(block)) return forget(), false;
   if (block.size() > kMostBlock) return false;
   if (last_ == block) return true;
@@ -71,7 +71,7 @@ bool H2KnownHeads::came(std::string_view block) {
   return false;
 }
 
-void H2KnownHeads::learn(std::string_view block, const Request& request, bool grpc, bool coded) {
+void H2HeadCache::learn(std::string_view block, const Request& request, BodyKind body) {
   const uint64_t text = request.method.size() + request.authority.size() + request.target.size();
   if (!can_come_again(request) || text + request.fields.bytes() > kMostText) return;
   Head head{std::string(block),
@@ -80,8 +80,7 @@ void H2KnownHeads::learn(std::string_view block, const Request& request, bool gr
             request.target,
             request.fields,
             request.content_length,
-            grpc,
-            coded,
+            body,
             text + request.fields.bytes(),
             ++ids_};
   if (heads_.size() < kMost)
@@ -90,7 +89,7 @@ void H2KnownHeads::learn(std::string_view block, const Request& request, bool gr
     heads_[replace_++ % kMost] = std::move(head);
 }
 
-uint64_t H2KnownHeads::bytes() const {
+uint64_t H2HeadCache::bytes() const {
   uint64_t all = last_.capacity();
   for (const Head& head : heads_) all += sizeof(Head) + head.block.capacity() + 2 * head.bytes;
   return all;

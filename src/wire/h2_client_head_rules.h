@@ -1,5 +1,5 @@
-// H2AnswerRules: whether a header block of an answer is well formed, as RFC 9113 §8.1 to §8.3 has it and as libnghttp2
-// finds it with its own checks. Characters are judged by that library's functions.
+// H2ClientHeadRules: checks whether the header block of a response is well formed (RFC 9113 §8.1 to §8.3). It agrees
+// with the checks of libnghttp2, whose functions judge the characters. For requests see h2_head_rules.h.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 namespace weir::wire {
 
-class H2AnswerRules {
+class H2ClientHeadRules {
  public:
   enum class Block : uint8_t { kHead, kTrailers };
   enum class Field : uint8_t {
     kKept,
-    kNeedless,   // it says nothing: `content-length: 0` of a 204
-    kMalformed,  // the block is, and nothing more of it matters
+    kNeedless,   // to be left out: `content-length: 0` of a 204
+    kMalformed,  // the whole block is malformed; no further field need be checked
   };
 
   // A block begins: all that was found of the last one is forgotten.
-  void begin(Block block) { *this = H2AnswerRules(block); }
+  void begin(Block block) { *this = H2ClientHeadRules(block); }
   // A field of it, in their order. The value is as it came, spaces at its ends included.
   Field field(std::string_view name, std::string_view value);
   // The block is complete.
@@ -28,10 +28,10 @@ class H2AnswerRules {
   // The value of its content-length field; -1: it has none.
   int64_t content_length() const { return content_length_; }
 
-  H2AnswerRules() = default;
+  H2ClientHeadRules() = default;
 
  private:
-  explicit H2AnswerRules(Block block) : block_(block) {}
+  explicit H2ClientHeadRules(Block block) : block_(block) {}
   bool read_status(std::string_view value);
   bool read_length(std::string_view value);
   Field regular_field(std::string_view name, std::string_view value);

@@ -1,4 +1,4 @@
-#include "wire/h2_answer_rules.h"
+#include "wire/h2_client_head_rules.h"
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ bool all_digits(std::string_view text) {
 
 }  // namespace
 
-H2AnswerRules::Field H2AnswerRules::field(std::string_view name, std::string_view value) {
+H2ClientHeadRules::Field H2ClientHeadRules::field(std::string_view name, std::string_view value) {
   if (malformed_) return Field::kMalformed;
   Field found = Field::kKept;
   if (!name.empty() && name[0] == ':') {
@@ -33,20 +33,20 @@ H2AnswerRules::Field H2AnswerRules::field(std::string_view name, std::string_vie
 }
 
 // 101 is HTTP/1.1's alone (§8.6).
-bool H2AnswerRules::read_status(std::string_view value) {
+bool H2ClientHeadRules::read_status(std::string_view value) {
   if (status_ != 0 || value.size() != 3 || !all_digits(value)) return false;
   status_ = int(parse_length(value));
   return status_ >= 100 && status_ != 101;
 }
 
 // RFC 9110 §8.6: not of 1xx and 204, though some servers send 0 with a 204.
-bool H2AnswerRules::read_length(std::string_view value) {
+bool H2ClientHeadRules::read_length(std::string_view value) {
   if (content_length_ != -1 || status_ / 100 == 1) return false;
   content_length_ = parse_length(value);
   return content_length_ != -1 && (status_ != 204 || value == "0");
 }
 
-H2AnswerRules::Field H2AnswerRules::regular_field(std::string_view name, std::string_view value) {
+H2ClientHeadRules::Field H2ClientHeadRules::regular_field(std::string_view name, std::string_view value) {
   const bool good = nghttp2_check_header_name(octets(name), name.size()) &&  // nor one with capitals (§8.2.1)
                     nghttp2_check_header_value(octets(value), value.size());
   if (!good) return Field::kMalformed;

@@ -1,9 +1,9 @@
-// H2KnownBlocks: header blocks that were encoded on one HTTP/2 connection, by the fields that they say. The
-// same fields are written from here the next time, and not encoded.
+// H2BlockCache: the encoded header blocks of one HTTP/2 connection, by their fields, so that the same fields are not
+// encoded again.
 //
-// A block of HPACK (RFC 7541) says the same again as long as the dynamic table of the encoder is the same. So a block
-// is kept only if it leaves the table as it is (leaves_table()); each block that changes it, and each SETTINGS frame of
-// the peer, which may, makes all of them forgotten.
+// A header block (HPACK, RFC 7541) stands for the same fields only while the encoder's dynamic table is the same. So a
+// block is kept only if it leaves the table unchanged (leaves_table()). A block that changes the table empties the
+// cache, and so does a SETTINGS frame of the peer, which may change it.
 #pragma once
 
 #include <array>
@@ -20,20 +20,20 @@
 
 namespace weir::wire {
 
-class H2KnownBlocks {
+class H2BlockCache {
  public:
   static constexpr size_t kMostBlock = 32;  // bytes of a block that is kept
 
   // Names a block; stale once it is forgotten, or another has its place.
   enum class Ref : uint32_t { kNone = 0 };
 
-  // The block that says `fields`; kNone: they have to be encoded.
+  // The block of `fields`; kNone: they have to be encoded.
   Ref find(std::span<const nghttp2_nv> fields) const;
   // Empty: it was forgotten.
   std::string_view block(Ref ref) const;
 
-  // A block for `fields` is encoded now, whose bytes wrote() gets. The memory for blocks is charged to `heads`;
-  // where there is none, none is kept.
+  // Call writes() before a block for `fields` is encoded, and wrote() with the block. The memory of the cache is
+  // charged to `heads`; where there is none, nothing is kept.
   void writes(std::span<const nghttp2_nv> fields, base::SteppedCharge& heads);
   void wrote(std::string_view block);
   void forget();

@@ -1,4 +1,4 @@
-#include "wire/h2_known_blocks.h"
+#include "wire/h2_block_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace weir::wire {
 namespace {
 
 using base::MemoryKind;
-using Ref = H2KnownBlocks::Ref;
+using Ref = H2BlockCache::Ref;
 
 std::array<nghttp2_nv, 1> field(std::string& name, std::string& value) {
   return {{{reinterpret_cast<uint8_t*>(name.data()), reinterpret_cast<uint8_t*>(value.data()), name.size(),
@@ -23,7 +23,7 @@ struct Saying {
   static constexpr uint64_t kBudget = 1 << 20;
   base::MemoryLedger ledger{kBudget};
   base::SteppedCharge heads{&ledger, MemoryKind::kInput};
-  H2KnownBlocks blocks;
+  H2BlockCache blocks;
   std::string name = ":status", value = "200";
 
   Saying() { EXPECT_TRUE(heads.take(base::kLeastCharged)); }
@@ -34,7 +34,7 @@ struct Saying {
   bool known() { return blocks.find(field(name, value)) != Ref::kNone; }
 };
 
-TEST(H2KnownBlocks, TheirMemoryIsChargedFromTheSecondBlockOnUntilItIsGivenBack) {
+TEST(H2BlockCache, TheirMemoryIsChargedFromTheSecondBlockOnUntilItIsGivenBack) {
   Saying t;
   t.say();
   EXPECT_FALSE(t.known()) << "many a connection answers once";
@@ -51,7 +51,7 @@ TEST(H2KnownBlocks, TheirMemoryIsChargedFromTheSecondBlockOnUntilItIsGivenBack) 
   EXPECT_FALSE(t.known());
 }
 
-TEST(H2KnownBlocks, WhereThereIsNoMemoryNoneAreKept) {
+TEST(H2BlockCache, WhereThereIsNoMemoryNoneAreKept) {
   Saying t;
   t.ledger.add(MemoryKind::kAnswers, Saying::kBudget);
   t.say(), t.say(), t.say();

@@ -1,11 +1,11 @@
-#include "wire/h2_request_heads.h"
+#include "wire/h2_client_encoder.h"
 
 #include <cstring>
 #include <new>
 #include <utility>
 
-#include "wire/h2_known_blocks.h"
-#include "wire/h2_known_heads.h"
+#include "wire/h2_block_cache.h"
+#include "wire/h2_head_cache.h"
 
 namespace weir::wire {
 namespace {
@@ -59,15 +59,15 @@ bool same_texts(std::string_view texts, const ClientRequest& request) {
 
 }  // namespace
 
-H2RequestHeads::H2RequestHeads() : deflater_(new_deflater()) {}
+H2ClientEncoder::H2ClientEncoder() : deflater_(new_deflater()) {}
 
-const H2RequestHeads::Known* H2RequestHeads::find(const ClientRequest& request) const {
+const H2ClientEncoder::Known* H2ClientEncoder::find(const ClientRequest& request) const {
   for (const Known& one : known_)
     if (one.form == request.form && same_texts(one.texts, request)) return &one;
   return nullptr;
 }
 
-std::string_view H2RequestHeads::block(const ClientRequest& request) {
+std::string_view H2ClientEncoder::block(const ClientRequest& request) {
   list_.clear();
   for (size_t i = 0; i < request.fields.size(); ++i)
     if (const auto [name, value] = request.fields[i]; changes(name)) list_.push_back(pair_of(name, value));
@@ -84,7 +84,7 @@ std::string_view H2RequestHeads::block(const ClientRequest& request) {
   return block_;
 }
 
-bool H2RequestHeads::encode(const ClientRequest& request) {
+bool H2ClientEncoder::encode(const ClientRequest& request) {
   list_.clear();
   list_.push_back(pair_of(":method", request.method));
   list_.push_back(pair_of(":scheme", request.scheme));
@@ -100,7 +100,7 @@ bool H2RequestHeads::encode(const ClientRequest& request) {
   return n > 0;
 }
 
-void H2RequestHeads::keep(const ClientRequest& request) {
+void H2ClientEncoder::keep(const ClientRequest& request) {
   if (!leaves_table(block_)) return known_.clear();
   Known known{request.form, {}, {}};
   each_text(request, [&](std::string_view text) {
@@ -116,7 +116,7 @@ void H2RequestHeads::keep(const ClientRequest& request) {
     known_[replace_++ % kMost] = std::move(known);
 }
 
-bool H2RequestHeads::resize_table(uint32_t bytes) {
+bool H2ClientEncoder::resize_table(uint32_t bytes) {
   known_.clear();
   return nghttp2_hd_deflate_change_table_size(deflater_.get(), bytes) == 0;
 }

@@ -1,8 +1,6 @@
-// H2AnswerHeads: decodes the header blocks of answers on one HTTP/2 connection (RFC 7541). Most servers send the same
-// head and the same trailers with every answer: a block that came before is not decoded again, nor looked at.
-//
-// A block says the same again as long as the dynamic table is the same. So a block is kept only if it leaves the table
-// as it is (leaves_table()), and each one that changes it makes all of them forgotten.
+// H2ClientDecoder: decodes the header blocks of responses (HPACK, RFC 7541) on one HTTP/2 connection of ours. Most
+// servers send the same head and the same trailers with every response: these are cached by their blocks, and neither
+// decoded nor validated again. The cache works as H2HeadCache does (h2_head_cache.h).
 #pragma once
 
 #include <array>
@@ -16,14 +14,14 @@
 #include <nghttp2/nghttp2.h>
 
 #include "wire/exchange.h"
-#include "wire/h2_answer_rules.h"
+#include "wire/h2_client_head_rules.h"
 #include "wire/h2_field_coding.h"
 
 namespace weir::wire {
 
-class H2AnswerHeads {
+class H2ClientDecoder {
  public:
-  using Block = H2AnswerRules::Block;
+  using Block = H2ClientHeadRules::Block;
   static constexpr size_t kMost = 4;         // heads that are kept, and as many trailers
   static constexpr size_t kMostBlock = 512;  // bytes of a block that is kept
   static constexpr size_t kMostText = 2048;  // bytes of the fields that it stands for
@@ -37,12 +35,13 @@ class H2AnswerHeads {
   };
 
   // Fields beyond `most` bytes of a block are not kept.
-  explicit H2AnswerHeads(size_t most);
+  explicit H2ClientDecoder(size_t most);
 
-  // A block that came in one frame. Null: it cannot be decoded, nor can any after it. Valid until the next call.
+  // Decodes a block that came in one frame. Null: it cannot be decoded, nor can any after it. Valid until the next
+  // call.
   const Head* read(std::string_view block, Block kind);
 
-  // A block that comes in several: its pieces. Null: as above; else what has been read so far.
+  // Decodes a block that comes in several frames, piece by piece. Null: as above; else what has been read so far.
   void begin(Block kind);
   const Head* add(std::string_view piece, BlockRest rest);
 
@@ -61,12 +60,12 @@ class H2AnswerHeads {
   };
 
   void field(std::string_view name, std::string_view value);
-  void came(std::string_view block, KnownOfKind& known);
+  void note_unknown(std::string_view block, KnownOfKind& known);
   void forget();
 
   const size_t most_;
   std::unique_ptr<nghttp2_hd_inflater, Free> inflater_;
-  H2AnswerRules rules_;
+  H2ClientHeadRules rules_;
   Head head_;
   std::array<KnownOfKind, 2> known_;  // heads, trailers
 };

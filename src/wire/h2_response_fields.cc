@@ -1,4 +1,4 @@
-#include "wire/h2_answer_fields.h"
+#include "wire/h2_response_fields.h"
 
 #include "wire/date.h"
 
@@ -20,18 +20,18 @@ bool connection_specific(std::string_view name) {
 }  // namespace
 
 // Neither is copied: both live in the Exchange until they are encoded.
-void H2AnswerFields::add(std::string_view name, std::string_view value) {
+void H2ResponseFields::add(std::string_view name, std::string_view value) {
   auto bytes = [](std::string_view text) { return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data())); };
   list_.push_back({bytes(name), bytes(value), name.size(), value.size(),
                    NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE});
 }
 
-void H2AnswerFields::add(const Fields& fields) {
+void H2ResponseFields::add(const Fields& fields) {
   for (size_t i = 0; i < fields.size(); ++i)
     if (auto [name, value] = fields[i]; !connection_specific(name)) add(name, value);
 }
 
-std::span<const nghttp2_nv> H2AnswerFields::head(const H2Exchange& x) {
+std::span<const nghttp2_nv> H2ResponseFields::head(const H2Exchange& x) {
   list_.clear();
   add(":status", {x.out.status.data(), x.out.status.size()});
   // gRPC's clients do without: its bytes are saved.
@@ -42,20 +42,20 @@ std::span<const nghttp2_nv> H2AnswerFields::head(const H2Exchange& x) {
   return list_;
 }
 
-std::span<const nghttp2_nv> H2AnswerFields::trailers(const H2Exchange& x) {
+std::span<const nghttp2_nv> H2ResponseFields::trailers(const H2Exchange& x) {
   list_.clear();
   if (x.out.grpc_end) add("grpc-status", "0");
   add(x.out.trailers);
   return list_;
 }
 
-H2AnswerFields::ToSend H2AnswerFields::known_or(std::span<const nghttp2_nv> fields) const {
+H2ResponseFields::ToSend H2ResponseFields::known_or(std::span<const nghttp2_nv> fields) const {
   const auto known = connection_.blocks.find(fields);
-  return known == H2KnownBlocks::Ref::kNone ? ToSend{known, fields} : ToSend{known, {}};
+  return known == H2BlockCache::Ref::kNone ? ToSend{known, fields} : ToSend{known, {}};
 }
 
 // A head that is always the same is looked for once.
-H2AnswerFields::ToSend H2AnswerFields::head_to_send(const H2Exchange& x) {
+H2ResponseFields::ToSend H2ResponseFields::head_to_send(const H2Exchange& x) {
   const bool plain = x.out.grpc_head && x.in.grpc && x.extra_fields().size() == 0;
   if (plain && !connection_.blocks.block(grpc_head_).empty()) return {grpc_head_, {}};
   const ToSend out = known_or(head(x));
@@ -63,7 +63,7 @@ H2AnswerFields::ToSend H2AnswerFields::head_to_send(const H2Exchange& x) {
   return out;
 }
 
-H2AnswerFields::ToSend H2AnswerFields::trailers_to_send(const H2Exchange& x) {
+H2ResponseFields::ToSend H2ResponseFields::trailers_to_send(const H2Exchange& x) {
   if (x.out.grpc_end && !connection_.blocks.block(grpc_end_).empty()) return {grpc_end_, {}};
   const ToSend out = known_or(trailers(x));
   if (x.out.grpc_end) grpc_end_ = out.known;

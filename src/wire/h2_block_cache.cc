@@ -1,9 +1,9 @@
-#include "wire/h2_known_blocks.h"
+#include "wire/h2_block_cache.h"
 
 #include <cstring>
 #include <utility>
 
-#include "wire/h2_known_heads.h"
+#include "wire/h2_head_cache.h"
 
 namespace weir::wire {
 namespace {
@@ -24,7 +24,7 @@ void append_string(std::string& to, const uint8_t* text, size_t size) {
 
 }  // namespace
 
-H2KnownBlocks::Key::Key(std::span<const nghttp2_nv> fields) {
+H2BlockCache::Key::Key(std::span<const nghttp2_nv> fields) {
   size_t all = 0;
   for (const nghttp2_nv& field : fields) {
     const size_t next = all + 2 + field.namelen + field.valuelen;
@@ -38,7 +38,7 @@ H2KnownBlocks::Key::Key(std::span<const nghttp2_nv> fields) {
   size = uint8_t(all);
 }
 
-H2KnownBlocks::Ref H2KnownBlocks::find(std::span<const nghttp2_nv> fields) const {
+H2BlockCache::Ref H2BlockCache::find(std::span<const nghttp2_nv> fields) const {
   if (!blocks_ || blocks_->count == 0) return Ref::kNone;
   const Key key(fields);
   if (key.size == 0) return Ref::kNone;
@@ -47,13 +47,13 @@ H2KnownBlocks::Ref H2KnownBlocks::find(std::span<const nghttp2_nv> fields) const
   return Ref::kNone;
 }
 
-std::string_view H2KnownBlocks::block(Ref ref) const {
+std::string_view H2BlockCache::block(Ref ref) const {
   for (uint32_t i = 0; blocks_ && i < blocks_->count; ++i)
     if (const Block& known = blocks_->list[i]; known.ref == ref) return {known.bytes.data(), known.size};
   return {};
 }
 
-void H2KnownBlocks::writes(std::span<const nghttp2_nv> fields, base::SteppedCharge& heads) {
+void H2BlockCache::writes(std::span<const nghttp2_nv> fields, base::SteppedCharge& heads) {
   if (!std::exchange(wrote_, true)) return;
   if (!blocks_) {
     if (!heads.take(sizeof(Blocks))) return;
@@ -62,12 +62,12 @@ void H2KnownBlocks::writes(std::span<const nghttp2_nv> fields, base::SteppedChar
   blocks_->writing = Key(fields);
 }
 
-void H2KnownBlocks::drop(base::SteppedCharge& heads) {
+void H2BlockCache::drop(base::SteppedCharge& heads) {
   forget();
   if (std::exchange(blocks_, nullptr)) heads.give(sizeof(Blocks));
 }
 
-void H2KnownBlocks::wrote(std::string_view block) {
+void H2BlockCache::wrote(std::string_view block) {
   if (!leaves_table(block)) return forget();
   if (!blocks_ || blocks_->writing.size == 0 || block.size() > kMostBlock || block.empty()) return;
   const uint32_t i = blocks_->count < kMost ? blocks_->count++ : blocks_->replace++ % kMost;
@@ -79,7 +79,7 @@ void H2KnownBlocks::wrote(std::string_view block) {
   std::memcpy(known.bytes.data(), block.data(), block.size());
 }
 
-void H2KnownBlocks::forget() {
+void H2BlockCache::forget() {
   if (blocks_) blocks_->count = 0;
 }
 

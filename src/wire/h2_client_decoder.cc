@@ -1,9 +1,9 @@
-#include "wire/h2_answer_heads.h"
+#include "wire/h2_client_decoder.h"
 
 #include <new>
 #include <utility>
 
-#include "wire/h2_known_heads.h"
+#include "wire/h2_head_cache.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -19,9 +19,9 @@ nghttp2_hd_inflater* new_inflater() {
 
 }  // namespace
 
-H2AnswerHeads::H2AnswerHeads(size_t most) : most_(most), inflater_(new_inflater()) {}
+H2ClientDecoder::H2ClientDecoder(size_t most) : most_(most), inflater_(new_inflater()) {}
 
-const H2AnswerHeads::Head* H2AnswerHeads::read(std::string_view block, Block kind) {
+const H2ClientDecoder::Head* H2ClientDecoder::read(std::string_view block, Block kind) {
   KnownOfKind& known = known_[kind == Block::kTrailers];
   for (const Known& one : known.list)
     if (one.block == block) return &one.head;
@@ -29,16 +29,16 @@ const H2AnswerHeads::Head* H2AnswerHeads::read(std::string_view block, Block kin
   if (!kept) forget();
   begin(kind);
   const Head* head = add(block, BlockRest::kNone);
-  if (head && kept) came(block, known);
+  if (head && kept) note_unknown(block, known);
   return head;
 }
 
-void H2AnswerHeads::begin(Block kind) {
+void H2ClientDecoder::begin(Block kind) {
   rules_.begin(kind);
   head_ = {};
 }
 
-const H2AnswerHeads::Head* H2AnswerHeads::add(std::string_view piece, BlockRest rest) {
+const H2ClientDecoder::Head* H2ClientDecoder::add(std::string_view piece, BlockRest rest) {
   if (rest == BlockRest::kFollows) forget();
   const bool good = inflate_block(inflater_.get(), piece, rest, [&](std::string_view name, std::string_view value) {
     field(name, value);
@@ -52,18 +52,18 @@ const H2AnswerHeads::Head* H2AnswerHeads::add(std::string_view piece, BlockRest 
 }
 
 // Fields beyond `most` are only counted: an octet can name 4 KiB of the table, which would be looked at each time.
-void H2AnswerHeads::field(std::string_view name, std::string_view value) {
+void H2ClientDecoder::field(std::string_view name, std::string_view value) {
   if (head_.bytes > most_) {
     head_.bytes += name.size() + value.size() + kCostOfField;
     return;
   }
-  if (rules_.field(name, value) != H2AnswerRules::Field::kKept) return;
+  if (rules_.field(name, value) != H2ClientHeadRules::Field::kKept) return;
   head_.bytes += name.size() + value.size() + kCostOfField;
   if (name[0] != ':' && head_.bytes <= most_) head_.fields.add(name, trim(value));
 }
 
 // It is worth keeping where it is the last one again.
-void H2AnswerHeads::came(std::string_view block, KnownOfKind& known) {
+void H2ClientDecoder::note_unknown(std::string_view block, KnownOfKind& known) {
   if (!head_.well_formed || block.size() > kMostBlock || head_.bytes > kMostText) return;
   if (known.last != block) {
     known.last = block;
@@ -75,7 +75,7 @@ void H2AnswerHeads::came(std::string_view block, KnownOfKind& known) {
     known.list[known.replace++ % kMost] = {std::string(block), head_};
 }
 
-void H2AnswerHeads::forget() {
+void H2ClientDecoder::forget() {
   for (KnownOfKind& known : known_) known.list.clear(), known.last.clear();
 }
 
