@@ -150,12 +150,12 @@ void ClientConn::Link::look_whether_to_read() {
   if (state_ == State::kOpen && codec_->wants_read()) socket_->await_read();
 }
 
-// To where the bytes will lie, if that is known and much is to come.
+// The buffer of the next read: the codec's receive_buffer(), if that is large, and else the shard's.
 std::span<std::byte> ClientConn::Link::read_to() {
   constexpr size_t kLeast = 16 << 10;
-  const auto landing = tls_ || state_ != State::kOpen ? std::span<std::byte>() : codec_->landing();
-  if (landing.size() < kLeast) return {shard_.read_buffer.get(), Shard::Parts::kReadBuffer};
-  return landing.first(std::min(landing.size(), Shard::Parts::kReadBuffer));
+  const auto buffer = tls_ || state_ != State::kOpen ? std::span<std::byte>() : codec_->receive_buffer();
+  if (buffer.size() < kLeast) return {shard_.read_buffer.get(), Shard::Parts::kReadBuffer};
+  return buffer.first(std::min(buffer.size(), Shard::Parts::kReadBuffer));
 }
 
 void ClientConn::Link::on_readable() {

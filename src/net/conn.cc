@@ -45,15 +45,15 @@ void Conn::read() {
   wire_.mark();
 }
 
-// Where the next read goes: to where its bytes will lie, if that is known and much is still to come, and else into the
-// shard's buffer. A peer that sends much is read in larger pieces, unless its bodies are large: what is read with a
-// head is copied, so that it should be little.
+// The buffer of the next read: the codec's receive_buffer(), if that is large, and else the shard's. A peer that sends
+// much is read in larger pieces, unless its bodies are large: body bytes that are read together with a head are copied,
+// so they should be few.
 std::span<std::byte> Conn::read_to() {
   auto& shard = env_.shard;
   if (auto* codec = input_.tls() ? nullptr : serving()) {
-    const auto landing = codec->landing();
-    if (landing.size() > Shard::Parts::kReadBuffer) wider_reads_ = kReadsOfLarge;
-    if (landing.size() >= kFirstRead) return landing.first(std::min(landing.size(), Shard::Parts::kReadBuffer));
+    const auto buffer = codec->receive_buffer();
+    if (buffer.size() > Shard::Parts::kReadBuffer) wider_reads_ = kReadsOfLarge;
+    if (buffer.size() >= kFirstRead) return buffer.first(std::min(buffer.size(), Shard::Parts::kReadBuffer));
   }
   return {shard.read_buffer.get(), kFirstRead << 2 * wider_reads_};
 }

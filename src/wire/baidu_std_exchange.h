@@ -59,8 +59,10 @@ class BaiduExchange final : public Exchange, public base::Recycled<BaiduExchange
   bool begin(Intake& intake);
   // A piece of the request, framed as gRPC frames it.
   void received(std::span<const std::byte> piece);
-  // Where the next bytes of the message will lie, if that is known.
-  std::span<std::byte> landing() { return listener_ && !ended_ ? listener_->landing() : std::span<std::byte>(); }
+  // Where to read the next bytes of the message, or empty (Codec::receive_buffer()).
+  std::span<std::byte> receive_buffer() {
+    return listener_ && !ended_ ? listener_->receive_buffer() : std::span<std::byte>();
+  }
   // Answers with an error in place of what there is of an answer.
   void fail(base::Code code, std::string_view text);
   // Its answer has more messages than one, and its method may go on: ends it.

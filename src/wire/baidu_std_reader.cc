@@ -151,10 +151,10 @@ void BaiduReader::message_over() {
   if (BaiduExchange* x = calls_.take_current()) notify_end(*x);
 }
 
-std::span<std::byte> BaiduReader::landing() {
+std::span<std::byte> BaiduReader::receive_buffer() {
   BaiduExchange* x = calls_.current();
   if (!x || message_left_ == 0 || input_.waiting() > 0) return {};
-  const auto room = x->landing();
+  const auto room = x->receive_buffer();
   return room.first(size_t(std::min<uint64_t>(room.size(), message_left_)));
 }
 

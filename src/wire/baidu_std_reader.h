@@ -26,8 +26,8 @@ class BaiduReader {
   void new_turn() { served_ = 0; }
   // There is more to serve in the next turn.
   bool paused() const;
-  // As Codec's.
-  std::span<std::byte> landing();
+  // As Codec::receive_buffer().
+  std::span<std::byte> receive_buffer();
   // Bytes that are kept.
   size_t waiting() const { return input_.waiting(); }
   void drop_input() { input_.drop(); }

@@ -20,7 +20,7 @@ class BaiduStdSession final : public Codec {
       : connection_(env, wire, peer), calls_(connection_), reader_(connection_, calls_) {}
 
   void feed(std::span<const std::byte> bytes) override;
-  std::span<std::byte> landing() override { return reader_.landing(); }
+  std::span<std::byte> receive_buffer() override { return reader_.receive_buffer(); }
   void eof() override;
   void closed() override;
   size_t pending(std::span<iovec> out) override { return connection_.output.gather(out); }

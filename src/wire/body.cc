@@ -53,7 +53,7 @@ BodyCollector::State BodyCollector::put(std::span<const std::byte> piece) {
   return state_;
 }
 
-std::span<std::byte> BodyCollector::landing() {
+std::span<std::byte> BodyCollector::receive_buffer() {
   if (state_ != State::kOpen || inflater_ || !block_ || block_.moving()) return {};
   return {block_.end(), block_.room()};
 }

@@ -52,9 +52,9 @@ class BodyCollector {
   // Starts a body; also after an earlier one, whatever became of it.
   void begin(base::SlabSource& slabs, const Shape& shape);
   State put(std::span<const std::byte> piece);
-  // Where the bytes of the next piece will lie: put() of a piece that begins there copies nothing. Empty where that is
-  // not known.
-  std::span<std::byte> landing();
+  // Where to read the next piece, or empty (Codec::receive_buffer()): put() of a piece that begins there copies
+  // nothing.
+  std::span<std::byte> receive_buffer();
   // For those who can leave a piece with their peer: so that put() of `n` bytes, uncoded, will not stall. kOpen: it
   // will not; else kStalled or kNoMemory, which is said here and not kept. What has come is moved at once.
   State make_room(size_t n);

@@ -29,9 +29,9 @@ class ClientAnswer {
   // Returns how many bytes of it have been dealt with; for the rest the server is held back until consume(): HTTP/2
   // holds back this answer alone, of which at most 4 MiB come before that.
   virtual size_t on_body(std::span<const std::byte> piece) = 0;
-  // Where the bytes of the next piece will lie, where that is known: on_body() of a piece that begins there copies
-  // nothing.
-  virtual std::span<std::byte> landing() { return {}; }
+  // Where to read the next piece of the body, or empty (as Codec::receive_buffer()): on_body() of a piece that begins
+  // there copies nothing.
+  virtual std::span<std::byte> receive_buffer() { return {}; }
   // The answer is whole. HTTP/1.1: its trailers are not told.
   virtual void on_end(const Fields& trailers) = 0;
   // UNAVAILABLE: the connection broke, the server does not speak HTTP or has refused the request unseen. CANCELLED: it
@@ -85,8 +85,8 @@ class ClientCodec {
 
   // Bytes from the server, in order; then pending() is to be asked.
   virtual void feed(std::span<const std::byte> bytes) = 0;
-  // Where the bytes that come next will lie, where that is known: as Codec's.
-  virtual std::span<std::byte> landing() = 0;
+  // As Codec::receive_buffer().
+  virtual std::span<std::byte> receive_buffer() = 0;
   // False while too much waits for consume(): stop reading. To be asked again after feed() and consume().
   virtual bool wants_read() const = 0;
   // The socket is gone, and why: every answer that is not whole fails, unless the end makes it whole.

@@ -65,9 +65,10 @@ class Codec {
 
   // Bytes from the peer, in order. Takes all of them.
   virtual void feed(std::span<const std::byte> bytes) = 0;
-  // Where the next bytes from the peer will lie, where that is known: of a large body, in its slab. What is read to the
-  // begin of it and then fed from there is not copied. Empty almost always; good until the codec is called again.
-  virtual std::span<std::byte> landing() { return {}; }
+  // Where to read the next bytes from the peer, to save a copy: the rest of a large body's slab. Bytes that are read to
+  // its beginning and then given to feed() from there are not copied. Almost always empty: then read to anywhere. Valid
+  // until the codec is called again.
+  virtual std::span<std::byte> receive_buffer() { return {}; }
   // The peer has closed its side (FIN): mostly it has gone. What has been answered is still sent, the rest is
   // cancelled.
   virtual void eof() = 0;

@@ -181,9 +181,9 @@ class ExchangeListener {
   // BodyPlan::kStream only: a piece of the request body. The view dies with the call. Give the bytes back with
   // Exchange::consume() once there is room for more.
   virtual void on_data(Exchange&, std::span<const std::byte>) {}
-  // Where the bytes of the next piece will lie, where that is known: on_data() of a piece that begins there copies
-  // nothing (Codec::landing()).
-  virtual std::span<std::byte> landing() { return {}; }
+  // Where to read the next piece of the body, or empty (Codec::receive_buffer()): on_data() of a piece that begins
+  // there copies nothing.
+  virtual std::span<std::byte> receive_buffer() { return {}; }
   // BodyPlan::kStream only: the request is complete.
   virtual void on_end(Exchange&) {}
   // The response backlog has fallen below Exchange::kLowWater after having been above it.

@@ -21,7 +21,7 @@ Deframer::Step Deframer::next(std::span<const std::byte>& in) {
   return fill(in);
 }
 
-std::span<std::byte> Deframer::landing() {
+std::span<std::byte> Deframer::receive_buffer() {
   if (!block_) return {};
   return {block_.data() + block_.size(), std::min(block_.room(), size_t(length_) - block_.size())};
 }

@@ -41,9 +41,9 @@ class Deframer {
   };
   // Takes bytes off the front of `in`, up to the end of one message at most.
   Step next(std::span<const std::byte>& in);
-  // Where the bytes of the message that has begun will lie, up to its end or that of its slab: what comes there is not
-  // copied. Empty between messages.
-  std::span<std::byte> landing();
+  // Where to read the next bytes of the message that has begun, up to its end or that of its slab
+  // (Codec::receive_buffer()). Empty between messages.
+  std::span<std::byte> receive_buffer();
 
   // After kMessage, once.
   base::Bytes take();

@@ -17,7 +17,7 @@ class H1Client final : public ClientCodec, private ResponseListener {
   void consume(ClientAnswer& answer, size_t n) override;
   bool wants_read() const override { return held_ < kMostHeld; }
   void feed(std::span<const std::byte> bytes) override;
-  std::span<std::byte> landing() override;
+  std::span<std::byte> receive_buffer() override;
   void closed(const base::Status& why) override;
   size_t pending(std::span<iovec> out) override { return output_.gather(out); }
   void consumed(size_t n) override { output_.consumed(n); }
@@ -83,9 +83,9 @@ void H1Client::feed(std::span<const std::byte> bytes) {
   end();
 }
 
-std::span<std::byte> H1Client::landing() {
+std::span<std::byte> H1Client::receive_buffer() {
   if (!answer_ || finished_ || response_.body_to_come() == 0) return {};
-  const auto to = answer_->landing();
+  const auto to = answer_->receive_buffer();
   return to.first(size_t(std::min<uint64_t>(to.size(), response_.body_to_come())));
 }
 

@@ -55,11 +55,11 @@ void H1Reader::process(std::string_view fresh) {
   charge_input();
 }
 
-std::span<std::byte> H1Reader::landing() {
+std::span<std::byte> H1Reader::receive_buffer() {
   const bool gathered = reading_ == Reading::kBody && current_ && current_->open() && !current_->headed_ &&
                         current_->plan_.body == BodyPlan::kWhole && body_ && input_.waiting() == 0;
   if (!gathered) return {};
-  const auto room = body_->landing();
+  const auto room = body_->receive_buffer();
   return room.first(size_t(std::min<uint64_t>(room.size(), parser_.remaining())));
 }
 

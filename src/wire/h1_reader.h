@@ -24,8 +24,8 @@ class H1Reader final : H1Parser::Sink {
 
   // Takes in all of `fresh`: what cannot be used yet is kept.
   void process(std::string_view fresh);
-  // As Codec's.
-  std::span<std::byte> landing();
+  // As Codec::receive_buffer().
+  std::span<std::byte> receive_buffer();
   // Bytes that are kept.
   size_t waiting() const { return input_.waiting(); }
   void drop_input() { input_.drop(); }

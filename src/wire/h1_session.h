@@ -21,7 +21,7 @@ class H1Session final : public Codec {
   H1Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
 
   void feed(std::span<const std::byte> bytes) override;
-  std::span<std::byte> landing() override { return reader_.landing(); }
+  std::span<std::byte> receive_buffer() override { return reader_.receive_buffer(); }
   void eof() override;
   void closed() override;
   size_t pending(std::span<iovec> out) override { return connection_.output.gather(out); }

@@ -122,11 +122,12 @@ void H2Bodies::end_of_data(H2Exchange& x) {
   if (x.open_stream && x.out.finished) streams_.end_stream(x);
 }
 
-std::span<std::byte> H2Bodies::landing(int32_t stream) {
+std::span<std::byte> H2Bodies::receive_buffer(int32_t stream) {
   H2Exchange* x = connection_.exchange_of(stream);
   if (!x || x->out.finished || x->in.discard || x->over || x->out.ended) return {};
-  if (x->in.plan.body == BodyPlan::kStream) return x->listener() ? x->listener()->landing() : std::span<std::byte>();
-  return x->request_body.landing();
+  if (x->in.plan.body == BodyPlan::kStream)
+    return x->listener() ? x->listener()->receive_buffer() : std::span<std::byte>();
+  return x->request_body.receive_buffer();
 }
 
 void H2Bodies::end(H2Exchange& x) {

@@ -22,8 +22,8 @@ class H2Bodies {
   // DATA begins; a piece of it, content or padding, has come.
   void begin_data(const H2FrameReader& from);
   void take(const H2FrameReader& from, H2FrameReader::Step kind);
-  // Where the bytes of a stream that come next will lie, where that is known (Codec::landing()).
-  std::span<std::byte> landing(int32_t stream);
+  // Where to read the next bytes of the stream's body, or empty (Codec::receive_buffer()).
+  std::span<std::byte> receive_buffer(int32_t stream);
   // The request is whole.
   void end(H2Exchange& x);
   // An answer of the codec's own, in place of a service's; what comes of the body is dropped.

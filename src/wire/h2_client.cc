@@ -59,7 +59,7 @@ class H2Client final : public ClientCodec {
   void cancel(ClientAnswer& answer) override { answers_.cancel(answer); }
   void consume(ClientAnswer& answer, size_t n) override { answers_.consume(answer, n); }
   void feed(std::span<const std::byte> bytes) override;
-  std::span<std::byte> landing() override;
+  std::span<std::byte> receive_buffer() override;
   bool wants_read() const override { return true; }  // windows hold the server back
   void closed(const base::Status& why) override { fail_all(why); }
   size_t pending(std::span<iovec> out) override;
@@ -146,12 +146,12 @@ size_t H2Client::pending(std::span<iovec> out) {
 
 // --- frames ----------------------------------------------------------------------------------------------------------
 
-std::span<std::byte> H2Client::landing() {
+std::span<std::byte> H2Client::receive_buffer() {
   const size_t here = dead_ ? 0 : cutter_.content_left();
   if (here < kLarge || cutter_.head().padded()) return {};
   ClientStream* stream = streams_.find(cutter_.head().stream);
   if (!stream || stream->status == 0) return {};
-  const auto to = stream->answer->landing();
+  const auto to = stream->answer->receive_buffer();
   return to.first(std::min(to.size(), here));
 }
 

@@ -46,10 +46,10 @@ void H2Session::feed(std::span<const std::byte> bytes) {
   streams_.settle();
 }
 
-std::span<std::byte> H2Session::landing() {
+std::span<std::byte> H2Session::receive_buffer() {
   const size_t here = walker_.large_payload();
   if (here == 0 || connection_.dead || eof_ || !stash_.empty()) return {};
-  const auto to = bodies_.landing(walker_.head().stream);
+  const auto to = bodies_.receive_buffer(walker_.head().stream);
   return to.first(std::min(to.size(), here));
 }
 

@@ -34,7 +34,7 @@ class H2Session final : public Codec {
   ~H2Session() override;
 
   void feed(std::span<const std::byte> bytes) override;
-  std::span<std::byte> landing() override;
+  std::span<std::byte> receive_buffer() override;
   void eof() override;
   void closed() override;
   size_t pending(std::span<iovec> out) override;

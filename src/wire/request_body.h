@@ -27,7 +27,7 @@ class RequestBody final : BodyMemory::Body, public base::Recycled<RequestBody> {
   }
   // As BodyCollector's.
   State put(std::span<const std::byte> piece) { return follow(collector_.put(piece)); }
-  std::span<std::byte> landing() { return collector_.landing(); }
+  std::span<std::byte> receive_buffer() { return collector_.receive_buffer(); }
   State end() { return follow(collector_.end()); }
   State retry() { return follow(collector_.retry()); }
   State state() const { return collector_.state(); }

@@ -141,10 +141,10 @@ class FramedCall : public RpcCall {
   // A message, with framing and compression taken off. While reading() the next one is not wanted: resume() follows.
   virtual void read_message(base::Bytes message) { deliver(std::move(message)); }
   virtual bool reading() const { return false; }
-  // Where the bytes of the message that is coming will lie, for calls whose frames come as they are.
-  std::span<std::byte> landing_of_message() {
+  // Deframer::receive_buffer(), for calls whose frames come as they are; empty while other bytes wait before them.
+  std::span<std::byte> message_receive_buffer() {
     const bool waits = finished() || reading() || !held_.empty() || !coded_.empty();
-    return waits ? std::span<std::byte>() : deframer_.landing();
+    return waits ? std::span<std::byte>() : deframer_.receive_buffer();
   }
 
   // Takes transfer coding off (gRPC-Web's base64): returns the frame bytes, in `scratch` or in place, up to where the

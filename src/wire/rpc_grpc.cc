@@ -12,7 +12,7 @@ class GrpcCall final : public FramedCall, public base::Recycled<GrpcCall> {
   using FramedCall::FramedCall;
 
  private:
-  std::span<std::byte> landing() override { return landing_of_message(); }
+  std::span<std::byte> receive_buffer() override { return message_receive_buffer(); }
   std::string_view content_type() const override { return "application/grpc"; }
   void write_frame(GrpcFlag flag, std::span<base::Bytes> pieces) override { write_pieces(exchange_, flag, pieces); }
 

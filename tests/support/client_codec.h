@@ -30,7 +30,7 @@ inline std::string output_of(wire::ClientCodec& codec) {
 inline void feed(wire::ClientCodec& codec, std::string_view text, size_t step = SIZE_MAX) {
   auto bytes = std::as_bytes(std::span(text));
   while (!bytes.empty()) {
-    const auto to = codec.landing();
+    const auto to = codec.receive_buffer();
     const size_t n = std::min(bytes.size(), to.empty() ? step : to.size());
     if (!to.empty()) std::copy_n(bytes.begin(), n, to.begin());
     codec.feed(to.empty() ? bytes.first(n) : to.first(n));

@@ -145,7 +145,7 @@ inline std::string take_output(wire::Codec& codec, size_t bite = 0) {
 // As a connection does: to where the bytes will lie, where the codec says that.
 inline void feed(wire::Codec& codec, std::string_view bytes) {
   while (!bytes.empty()) {
-    const auto to = codec.landing();
+    const auto to = codec.receive_buffer();
     if (to.empty()) break;
     const size_t n = std::min(to.size(), bytes.size());
     std::memcpy(to.data(), bytes.data(), n);

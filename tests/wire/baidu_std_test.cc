@@ -163,7 +163,7 @@ TEST_F(BaiduStd, ALongMessageIsReadToItsSlab) {
   const std::string message(900'000, 'm'), all = ask("Echo", 7, message);
   codec().feed(std::as_bytes(std::span(all).first(100)));
   codec_ = codec().successor();
-  const auto room = codec().landing();
+  const auto room = codec().receive_buffer();
   EXPECT_GT(room.size(), 4096u);
   feed(std::string_view(all).substr(100));
   EXPECT_EQ(message, replies()[7].message);

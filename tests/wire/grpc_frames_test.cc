@@ -53,12 +53,12 @@ TEST(Deframer, BytesThatComeToTheirLandingAreNotCopied) {
   std::string payload(300'000, 'a');
   for (size_t i = 0; i < payload.size(); i += 1000) payload[i] = char('b' + i % 7);
   const std::string all = grpc_frame(payload) + grpc_frame("next");
-  EXPECT_TRUE(deframer.landing().empty());
+  EXPECT_TRUE(deframer.receive_buffer().empty());
   size_t at = kGrpcPrefix + 100, landed = 0;
   auto in = bytes(all).first(at);
   auto step = deframer.next(in);
   for (; step == Step::kMore; step = deframer.next(in)) {
-    const auto to = deframer.landing();
+    const auto to = deframer.receive_buffer();
     const size_t n = to.empty() ? 1000 : std::min<size_t>(to.size(), 50'000);
     in = bytes(all).subspan(at, n);
     if (!to.empty()) std::copy(in.begin(), in.end(), to.begin()), in = to.first(n), landed += n;
@@ -66,9 +66,9 @@ TEST(Deframer, BytesThatComeToTheirLandingAreNotCopied) {
   }
   ASSERT_EQ(step, Step::kMessage);
   EXPECT_GT(landed, 250'000u);
-  EXPECT_EQ(at, kGrpcPrefix + payload.size());  // a landing ends with the message
+  EXPECT_EQ(at, kGrpcPrefix + payload.size());  // the buffer ends with the message
   EXPECT_EQ(deframer.take().view(), payload);
-  EXPECT_TRUE(deframer.landing().empty());
+  EXPECT_TRUE(deframer.receive_buffer().empty());
   in = bytes(all).subspan(at);
   EXPECT_EQ(deframer.next(in), Step::kMessage);
   EXPECT_EQ(deframer.take().view(), "next");

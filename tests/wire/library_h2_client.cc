@@ -69,7 +69,7 @@ class LibraryClient final : public ClientCodec {
   void cancel(ClientAnswer& answer) override;
   void consume(ClientAnswer& answer, size_t n) override;
   void feed(std::span<const std::byte> bytes) override;
-  std::span<std::byte> landing() override;
+  std::span<std::byte> receive_buffer() override;
   bool wants_read() const override { return true; }  // windows hold the server back
   void closed(const base::Status& why) override { fail_all(why); }
   size_t pending(std::span<iovec> out) override;
@@ -283,11 +283,11 @@ int LibraryClient::send_piece(ClientStream& stream, const uint8_t* head, size_t 
 
 // --- answers ---------------------------------------------------------------------------------------------------------
 
-std::span<std::byte> LibraryClient::landing() {
+std::span<std::byte> LibraryClient::receive_buffer() {
   const size_t here = walker_.large_payload();
   ClientStream* stream = here == 0 || dead_ ? nullptr : stream_of(walker_.head().stream);
   if (!stream || !stream->told) return {};
-  const auto to = stream->answer->landing();
+  const auto to = stream->answer->receive_buffer();
   return to.first(std::min(to.size(), here));
 }
 

@@ -27,8 +27,10 @@ class AnswerBody {
     kStarved,  // there is no memory for it now
   };
   Fate append(std::span<const std::byte> piece);
-  // Where the next piece will lie: append() of one that begins there copies nothing of it.
-  std::span<std::byte> landing() { return block_ ? std::span(block_.end(), block_.room()) : std::span<std::byte>(); }
+  // Where to read the next piece: append() of one that begins there copies nothing of it.
+  std::span<std::byte> receive_buffer() {
+    return block_ ? std::span(block_.end(), block_.room()) : std::span<std::byte>();
+  }
   base::Bytes take();
 
  private:

@@ -28,8 +28,8 @@ class HttpCall : public OriginCall {
   enum class Next : uint8_t { kGoOn, kOver };  // kOver: the call has been ended meanwhile, and may be gone
   virtual Next on_answer(int status, const wire::Fields& fields) = 0;
   virtual Next on_piece(std::span<const std::byte> piece) = 0;
-  // Where the bytes of the next piece will lie (wire::ClientAnswer).
-  std::span<std::byte> landing() override { return {}; }
+  // As wire::ClientAnswer::receive_buffer().
+  std::span<std::byte> receive_buffer() override { return {}; }
   // The answer is whole: the status of its end.
   virtual base::Status on_whole(const wire::Fields& trailers) = 0;
   // The last call; texts do not name the origin yet. May destroy this.

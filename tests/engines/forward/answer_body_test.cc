@@ -21,13 +21,13 @@ std::string text_of(size_t n) {
   return out;
 }
 
-// In pieces of up to `most` bytes, half of them to their landing.
+// In pieces of up to `most` bytes, half of them into the receive buffer.
 Bytes gathered(AnswerBody& body, std::string_view text, size_t most) {
   std::mt19937_64 random(1);
   while (!text.empty()) {
     const auto bytes = std::as_bytes(std::span(text));
     size_t n = std::min<size_t>(text.size(), 1 + random() % most);
-    const auto to = body.landing();
+    const auto to = body.receive_buffer();
     if (random() % 2 == 0 && !to.empty()) {
       n = std::min(n, to.size());
       std::copy_n(bytes.begin(), n, to.begin());
@@ -91,7 +91,7 @@ TEST(AnswerBody, ItMovesWhileItFills) {
   size_t least = SIZE_MAX;
   for (int i = 0; i < 300; ++i) {
     ASSERT_EQ(body.append(std::as_bytes(std::span(piece))), AnswerBody::Fate::kTaken);
-    if (i > 10) least = std::min(least, body.landing().size());
+    if (i > 10) least = std::min(least, body.receive_buffer().size());
   }
   EXPECT_GE(least, piece.size());
 }

@@ -38,7 +38,9 @@ class GrpcCall : public HttpCall {
  private:
   Next on_answer(int status, const wire::Fields& fields) final;
   Next on_piece(std::span<const std::byte> piece) final;
-  std::span<std::byte> landing() final { return deframer_ && !told_ ? deframer_->landing() : std::span<std::byte>(); }
+  std::span<std::byte> receive_buffer() final {
+    return deframer_ && !told_ ? deframer_->receive_buffer() : std::span<std::byte>();
+  }
   base::Status on_whole(const wire::Fields& trailers) final;
 
   base::SlabSource& slabs_;

@@ -44,7 +44,9 @@ class RestAttempt final : public AttemptOver<HttpCall> {
  private:
   Next on_answer(int status, const wire::Fields& fields) override;
   Next on_piece(std::span<const std::byte> piece) override;
-  std::span<std::byte> landing() override { return status_ == 200 ? body_.landing() : std::span<std::byte>(); }
+  std::span<std::byte> receive_buffer() override {
+    return status_ == 200 ? body_.receive_buffer() : std::span<std::byte>();
+  }
   Status on_whole(const wire::Fields& trailers) override;
   void on_over(Status status, From from) override;
 

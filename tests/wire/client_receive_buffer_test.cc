@@ -33,7 +33,7 @@ struct Placed final : wire::ClientAnswer {
     size += piece.size();
     return piece.size();
   }
-  std::span<std::byte> landing() override { return std::span(place).subspan(size); }
+  std::span<std::byte> receive_buffer() override { return std::span(place).subspan(size); }
   void on_end(const Fields&) override { whole = true; }
   void on_failed(const base::Status&) override {}
   std::string_view text() const { return {reinterpret_cast<const char*>(place.data()), size}; }
@@ -79,7 +79,7 @@ TEST(H1Client, ALargeAnswerIsReadToItsPlaceAndNothingBehindIt) {
     EXPECT_TRUE(answer.whole);
     EXPECT_TRUE(answer.text() == large);
     EXPECT_GT(answer.landed, 290'000u);
-    EXPECT_TRUE(codec->landing().empty());
+    EXPECT_TRUE(codec->receive_buffer().empty());
   }
 }
 
@@ -106,10 +106,10 @@ TEST(H1Client, ACancelledAnswerHasNoPlace) {
     codec->send(request(), answer);
     output_of(*codec);
     feed(*codec, "HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\nbegun", kPiece);
-    EXPECT_FALSE(codec->landing().empty());
+    EXPECT_FALSE(codec->receive_buffer().empty());
     codec->cancel(answer);
   }
-  EXPECT_TRUE(codec->landing().empty());
+  EXPECT_TRUE(codec->receive_buffer().empty());
 }
 
 }  // namespace

@@ -15,10 +15,10 @@ TEST(H1, ALargeBodyLandsWhereItWillLie) {
   const std::string request = post(body) + get();
   const size_t end = request.size() - get().size();
   size_t at = request.find("\r\n\r\n") + 4 + 20'000, landed = 0;
-  EXPECT_TRUE(c.h1->landing().empty());
+  EXPECT_TRUE(c.h1->receive_buffer().empty());
   c.feed(std::string_view(request).substr(0, at));
   while (at < request.size()) {
-    const auto to = c.h1->landing();
+    const auto to = c.h1->receive_buffer();
     if (to.empty()) {
       c.feed(std::string_view(request).substr(at, std::min<size_t>(10'000, request.size() - at)));
       at += std::min<size_t>(10'000, request.size() - at);
@@ -44,18 +44,18 @@ TEST(H1, OnlyBodiesThatAreGatheredAsTheyComeHaveALanding) {
     Conn c;
     c.hold();
     c.feed(begin);
-    EXPECT_TRUE(c.h1->landing().empty()) << begin.substr(0, 90);
+    EXPECT_TRUE(c.h1->receive_buffer().empty()) << begin.substr(0, 90);
   }
   Conn stalled;
   stalled.hold();
   stalled.slabs.empty = true;
   stalled.feed(head + "Content-Length: 200000\r\n\r\n" + some);
-  EXPECT_TRUE(stalled.h1->landing().empty());
+  EXPECT_TRUE(stalled.h1->receive_buffer().empty());
   Conn streamed;
   Heard heard;
   streamed.stream(heard);
   streamed.feed(head + "Content-Length: 200000\r\n\r\n" + some);
-  EXPECT_TRUE(streamed.h1->landing().empty());
+  EXPECT_TRUE(streamed.h1->receive_buffer().empty());
 }
 
 }  // namespace
