@@ -42,14 +42,14 @@ DrainFloor drain_floor(const Limits& limits, uint64_t held, const base::SlabSour
   return {rate, limits.grace, kDrainCredit};
 }
 
-bool AnswerRoom::take(uint64_t most) {
+bool AnswerReservation::take(uint64_t most) {
   if (most <= kSmallPiece) return true;
   memory_ = exchange_.memory();
   if (memory_) charge_ = {*memory_, base::MemoryKind::kAnswers};
   return charge_.grow(most);
 }
 
-bool AnswerRoom::settle(base::Bytes& made) {
+bool AnswerReservation::settle(base::Bytes& made) {
   charge_.clear();
   return !memory_ || base::charge(memory_, base::MemoryKind::kAnswers, made);
 }

@@ -51,9 +51,9 @@ uint64_t held_for_answer(Exchange& exchange);
 
 // Room for an answer outside of slabs while it is made, where its size can be told beforehand; less than 64 KiB is not
 // asked for. It ends with this.
-class AnswerRoom {
+class AnswerReservation {
  public:
-  explicit AnswerRoom(Exchange& exchange) : exchange_(exchange) {}
+  explicit AnswerReservation(Exchange& exchange) : exchange_(exchange) {}
   // For `most` bytes at most. False: there is none, and the answer must not be made.
   bool take(uint64_t most);
   // The room becomes the charge for what has been made. False: that has no room.

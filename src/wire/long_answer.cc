@@ -16,7 +16,7 @@ void WriteBody::run() {
 }
 
 base::Result<base::Bytes> WriteBody::body() {
-  if (body_ && !room_.settle(*body_)) return no_room_for_answer();
+  if (body_ && !reservation_.settle(*body_)) return no_room_for_answer();
   return std::move(body_);
 }
 
@@ -28,14 +28,14 @@ Status no_room_for_body(Exchange& exchange, uint64_t most) {
                                                     " (limits.slab_budget)");
 }
 
-void write_elsewhere(Offload& offload, Exchange& exchange, uint64_t most, MakeBody make,
+void write_on_worker(Offload& offload, Exchange& exchange, uint64_t most, MakeBody make,
                      std::function<void(base::Result<base::Bytes>)> then) {
   auto write = std::make_unique<WriteBody>(exchange, std::move(make));
   if (!write->reserve(most)) return then(no_room_for_body(exchange, most));
   auto done = [then](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
     then(sent.ok() ? static_cast<WriteBody&>(*task).body() : base::Result<base::Bytes>(sent));
   };
-  send_away(offload, std::move(write), most, Offload::Part::kAnswer, exchange, std::move(done));
+  run_on_worker(offload, std::move(write), most, Offload::Part::kAnswer, exchange, std::move(done));
 }
 
 }  // namespace weir::wire

@@ -7,7 +7,7 @@
 namespace weir::wire {
 namespace {
 
-// In the place of the ExchangeListener to come.
+// The ExchangeListener while a worker has the task.
 class Awaiting final : public ExchangeListener {
  public:
   void on_close(Exchange&, bool) override { sent = nullptr; }
@@ -16,8 +16,8 @@ class Awaiting final : public ExchangeListener {
 
 }  // namespace
 
-void send_away(Offload& offload, std::unique_ptr<base::OffloadTask> task, size_t bytes, Offload::Part part,
-               Exchange& exchange, Offload::Done then) {
+void run_on_worker(Offload& offload, std::unique_ptr<base::OffloadTask> task, size_t bytes, Offload::Part part,
+                   Exchange& exchange, Offload::Done then) {
   auto reader = std::make_unique<Awaiting>();
   Awaiting& awaiting = *reader;
   exchange.attach(std::move(reader));

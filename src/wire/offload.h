@@ -1,5 +1,6 @@
-// Offload: how a request that has not reached a model yet, or has left it, has long work done off its shard: text
-// becomes a message, a message becomes text. One per shard, used on its thread; app/ puts the bus's workers behind it.
+// Offload: runs long work for a request on a worker thread, off the shard, before the request has reached a model or
+// after it has left it: text becomes a message, a message becomes text. One per shard, used on its thread; in
+// production the tasks go to the bus's workers (app/).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace weir::wire {
 
-// A task that has been sent. Destroyed early, it is cancelled: nobody is told, and a worker that has not begun does
+// A task that has been sent. Destroying it cancels the task: Done is not called, and a worker that has not begun does
 // not begin.
 class SentTask {
  public:
@@ -22,10 +23,10 @@ class SentTask {
 
 class Offload {
  public:
-  // Told once, in a later turn: OK and the task, which has run; or why it has not, and null.
+  // Called once, in a later turn: with OK and the task, which has run, or with the reason why it has not, and null.
   using Done = std::function<void(const base::Status&, std::unique_ptr<base::OffloadTask>)>;
-  // `bytes`: of what it works on. It is done on behalf of the Exchange's client, and the connection has its ticket back
-  // when the work is over. kAnswer: the request has been admitted, so that no limit refuses this. Errors:
+  // `bytes`: how many the task works on. It runs on behalf of the Exchange's client, and the connection gets its ticket
+  // back when it is over. kAnswer: the request has been admitted already, so no limit refuses the task. Errors:
   // RESOURCE_EXHAUSTED, UNAVAILABLE; then `done` is not called.
   enum class Part : uint8_t { kRequest, kAnswer };
   virtual base::Result<std::unique_ptr<SentTask>> send(std::unique_ptr<base::OffloadTask> task, size_t bytes, Part part,
@@ -35,13 +36,14 @@ class Offload {
   ~Offload() = default;
 };
 
-// A body of so many bytes, or a part of one, is read where it came in: that takes a millisecond or two.
+// Bodies of up to so many bytes, and parts of bodies, are read on the shard: that takes a millisecond or two.
 inline constexpr size_t kLongBody = size_t(256) << 10;
 
-// Sends a task for a request whose body is complete. `then` gets the outcome in a later turn, or at once why it
-// was not taken; it answers the request, or attaches the ExchangeListener to come. Until then the ExchangeListener is
-// one that takes the task back when the client leaves: the caller's is destroyed. What `then` throws ends the Exchange.
-void send_away(Offload& offload, std::unique_ptr<base::OffloadTask> task, size_t bytes, Offload::Part part,
-               Exchange& exchange, Offload::Done then);
+// Has a worker run a task for a request whose body is complete. `then` gets the task in a later turn, or at once the
+// reason why it was not accepted; it answers the request, or attaches the next ExchangeListener. The caller's
+// ExchangeListener is destroyed: until `then` is called, another one stands in for it, which cancels the task when the
+// client leaves. What `then` throws ends the Exchange.
+void run_on_worker(Offload& offload, std::unique_ptr<base::OffloadTask> task, size_t bytes, Offload::Part part,
+                   Exchange& exchange, Offload::Done then);
 
 }  // namespace weir::wire

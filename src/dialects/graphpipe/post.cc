@@ -211,8 +211,8 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
     };
     auto write =
         std::make_unique<WriteTensors>(std::move(outputs.tensors), std::move(order_), state_, client_of(exchange_));
-    wire::send_away(*state_.options.offload, std::move(write), strings, wire::Offload::Part::kAnswer, exchange_,
-                    std::move(then));
+    wire::run_on_worker(*state_.options.offload, std::move(write), strings, wire::Offload::Part::kAnswer, exchange_,
+                        std::move(then));
   }
 
   GraphPipeState& state_;
@@ -264,8 +264,8 @@ void read_elsewhere(GraphPipeState& state, Exchange& exchange, Address address, 
     if (!read.status.ok()) return refuse(exchange, read.status);
     go_on(state, exchange, address, *read.request, read.body, &read);
   };
-  wire::send_away(*state.options.offload, std::make_unique<ReadBody>(std::move(body), state, client_of(exchange)),
-                  denoted, wire::Offload::Part::kRequest, exchange, std::move(then));
+  wire::run_on_worker(*state.options.offload, std::make_unique<ReadBody>(std::move(body), state, client_of(exchange)),
+                      denoted, wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
 }  // namespace

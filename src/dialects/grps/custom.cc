@@ -144,7 +144,7 @@ class CustomInference final : public StreamedInference<Inference> {
     const uint64_t most = most_rendered(route_, outputs_);
     auto make = [&route = route_, outputs = std::move(outputs_)] { return render(route, outputs); };
     if (!wire::is_long(state_.options.offload, most)) return send(wire::write_body(exchange_, most, make));
-    wire::write_elsewhere(*state_.options.offload, exchange_, most, std::move(make), std::move(send));
+    wire::write_on_worker(*state_.options.offload, exchange_, most, std::move(make), std::move(send));
   }
 
   const RouteSpec& route_;
@@ -175,8 +175,8 @@ void read_by_worker(GrpsState& state, Exchange& exchange, const RouteSpec& route
     inference.begin(std::move(read.status), std::move(read.result));
   };
   auto read = std::make_unique<ReadRoute>(route, exchange, args, (*found)->spec, state.slabs);
-  wire::send_away(*state.options.offload, std::move(read), exchange.content().size(), wire::Offload::Part::kRequest,
-                  exchange, std::move(then));
+  wire::run_on_worker(*state.options.offload, std::move(read), exchange.content().size(), wire::Offload::Part::kRequest,
+                      exchange, std::move(then));
 }
 
 }  // namespace

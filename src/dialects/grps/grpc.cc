@@ -78,7 +78,7 @@ class WriteMessage final : public base::OffloadTask {
   std::vector<base::Bytes> pieces;
 
  private:
-  wire::AnswerRoom room_;
+  wire::AnswerReservation room_;
   const Message message_;
 };
 
@@ -128,7 +128,7 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
   using Task = std::unique_ptr<base::OffloadTask>;
   // `then` gets the task that has run.
   template <class Then>
-  Status send_away(Task task, size_t bytes, wire::Offload::Part part, Then then) {
+  Status run_on_worker(Task task, size_t bytes, wire::Offload::Part part, Then then) {
     auto done = [this, then](const Status& sent, Task done_task) {
       sent_ = nullptr;
       wire::guarded(exchange_, [&] { sent.ok() ? then(*done_task) : fail(sent); });
@@ -140,11 +140,11 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
   }
   void read_by_worker(base::Bytes bytes, Answers answers) {
     const size_t size = bytes.size();
-    Status status = send_away(std::make_unique<ReadMessage>(state_, std::move(bytes)), size,
-                              wire::Offload::Part::kRequest, [this, answers](base::OffloadTask& task) {
-                                auto& read = static_cast<ReadMessage&>(task);
-                                go_on(std::move(read.status), std::move(read.message), answers);
-                              });
+    Status status = run_on_worker(std::make_unique<ReadMessage>(state_, std::move(bytes)), size,
+                                  wire::Offload::Part::kRequest, [this, answers](base::OffloadTask& task) {
+                                    auto& read = static_cast<ReadMessage&>(task);
+                                    go_on(std::move(read.status), std::move(read.message), answers);
+                                  });
     if (!status.ok()) answer(rpc_, status);
   }
   void go_on(Status status, Message&& message, Answers answers) {
@@ -159,7 +159,7 @@ class RpcPrediction : public wire::RpcListener, public Prediction {
     auto write = std::make_unique<WriteMessage>(exchange_, std::move(waiting_.front()));
     Status status = wire::no_room_for_answer();
     if (write->reserve())
-      status = send_away(std::move(write), bytes, wire::Offload::Part::kAnswer, [this](base::OffloadTask& task) {
+      status = run_on_worker(std::move(write), bytes, wire::Offload::Part::kAnswer, [this](base::OffloadTask& task) {
         auto& written = static_cast<WriteMessage&>(task);
         if (!written.status.ok()) return fail(written.status);
         waiting_.pop_front();

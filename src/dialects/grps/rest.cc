@@ -137,7 +137,7 @@ void respond(const GrpsState& state, Exchange& exchange, const Status& status, M
   if (!wire::is_long(state.options.offload, most))
     return send(wire::write_body(exchange, most, [&] { return base::Bytes::adopt(write_json(status, reply)); }));
   auto make = [status, reply = std::move(reply)] { return base::Bytes::adopt(write_json(status, reply)); };
-  wire::write_elsewhere(*state.options.offload, exchange, most, std::move(make), std::move(send));
+  wire::write_on_worker(*state.options.offload, exchange, most, std::move(make), std::move(send));
 }
 
 void respond(Exchange& exchange, const Status& status, int http, std::string_view type, base::Bytes body) {

@@ -118,8 +118,8 @@ void read_elsewhere(GrpsState& state, Exchange& exchange) {
     auto& read = static_cast<ReadRequest&>(*task);
     go_on(state, exchange, read.delivery, std::move(read.status), std::move(read.message));
   };
-  wire::send_away(*state.options.offload, std::make_unique<ReadRequest>(state, exchange), exchange.content().size(),
-                  wire::Offload::Part::kRequest, exchange, std::move(then));
+  wire::run_on_worker(*state.options.offload, std::make_unique<ReadRequest>(state, exchange), exchange.content().size(),
+                      wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
       auto read = [body, slabs = &state_.slabs, spec = &spec()](msg::Call& call, InferOptions& options) {
         return TensorRequest(*slabs, *spec, call, options).read(body.view());
       };
-      status = read_aside(body.size(), std::move(read));
+      status = read_on_worker(body.size(), std::move(read));
     } else {
       if (status.ok()) status = TensorRequest(state_.slabs, spec(), call(), options).read(body.view());
       if (status.ok()) status = run();

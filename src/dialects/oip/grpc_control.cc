@@ -262,13 +262,13 @@ class Load final : public ControlCall {
   void call(wire::Rpc& rpc, base::Bytes message) override {
     const size_t bytes = message.size();
     auto read = std::make_unique<ReadLoad>(std::move(message), read_load_message);
-    if (state_.options.offload && bytes > wire::kLongBody) return send_away(rpc, std::move(read), bytes);
+    if (state_.options.offload && bytes > wire::kLongBody) return run_on_worker(rpc, std::move(read), bytes);
     read->run();
     begin(rpc, *read);
   }
 
  private:
-  void send_away(wire::Rpc& rpc, std::unique_ptr<ReadLoad> read, size_t bytes) {
+  void run_on_worker(wire::Rpc& rpc, std::unique_ptr<ReadLoad> read, size_t bytes) {
     auto waiter = std::make_unique<LoadReader>();
     LoadReader& reader = *waiter;
     rpc.attach(std::move(waiter));

@@ -24,7 +24,7 @@ class UnaryInfer final : public wire::RpcListener, public Inference, public base
 
  private:
   Status take(const base::Bytes& message) {
-    if (takes_long(message.view())) return read_aside(message);
+    if (takes_long(message.view())) return read_on_worker(message);
     if (Status status = read_infer(message, state_.slabs, call(), options); !status.ok()) return status;
     return run();
   }

@@ -203,7 +203,7 @@ class Stream final : public wire::RpcListener {
 Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
   call().deadline = deadline;
   if (!takes_long(message.view())) return go_on(read_infer(message, state_.slabs, call(), options));
-  Status status = read_aside(message);
+  Status status = read_on_worker(message);
   note();
   return status;
 }

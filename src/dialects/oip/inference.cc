@@ -79,17 +79,17 @@ void Inference::leave() {
   last_.reset();
 }
 
-Status Inference::read_aside(size_t bytes, ReadRequest::Read read) {
+Status Inference::read_on_worker(size_t bytes, ReadRequest::Read read) {
   doing_ = Work::kReading;
   return work_.send(std::make_unique<ReadRequest>(std::move(read)), bus::weight_of_parsing(bytes), *served_,
                     exchange_.ticket(), marshal::tenant_of(exchange_.request()));
 }
 
-Status Inference::read_aside(const base::Bytes& message) {
+Status Inference::read_on_worker(const base::Bytes& message) {
   Status status = read_head(message, call(), options);
   if (status.ok()) status = find();
   if (!status.ok()) return status;
-  return read_aside(message.size(), [message, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {
+  return read_on_worker(message.size(), [message, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {
     return read_infer(message, *slabs, call, options);
   });
 }

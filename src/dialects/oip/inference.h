@@ -65,12 +65,12 @@ class Inference : public msg::Sink, bus::OffloadListener {
   // from here on.
   virtual void ended(const base::Status& status) = 0;
 
-  // Has a worker read the request, for the model that was found; then request_read(), unless this leaves. call() has
-  // its model, version and deadline then. Errors: those of Bus::send().
-  base::Status read_aside(size_t bytes, ReadRequest::Read read);
+  // Has a worker read the request for the model that was found. Then request_read() is called, unless leave() was
+  // called before. call() keeps its model, version and deadline. Errors: those of Bus::send().
+  base::Status read_on_worker(size_t bytes, ReadRequest::Read read);
   // The same for a ModelInferRequest that takes long; finds the model.
-  base::Status read_aside(const base::Bytes& message);
-  // call() and options are as `read` has left them; or why it has failed.
+  base::Status read_on_worker(const base::Bytes& message);
+  // A worker has read the request into call() and options, or the Status says why it could not.
   virtual void request_read(base::Status) {}
 
   // Which outputs the form writes as text, and what writes a long answer, on a worker: then written() is called instead

@@ -119,8 +119,8 @@ void model_stats(OipState& state, Exchange& exchange, const PathArgs& args) {
     respond_json(exchange, std::move(written.text));
   };
   const size_t bytes = stats->ByteSizeLong();
-  wire::send_away(*state.options.offload, std::make_unique<WriteStatistics>(*std::move(stats)), bytes,
-                  wire::Offload::Part::kRequest, exchange, std::move(then));
+  wire::run_on_worker(*state.options.offload, std::make_unique<WriteStatistics>(*std::move(stats)), bytes,
+                      wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
 void model_list(OipState& state, Exchange& exchange, const PathArgs&) {
@@ -203,8 +203,8 @@ void load(OipState& state, Exchange& exchange, const PathArgs& args) {
     if (!sent.ok()) return respond_error(exchange, sent);
     begin_load(state, exchange, model, static_cast<ReadLoad&>(*task));
   };
-  wire::send_away(*state.options.offload, std::move(read), bytes, wire::Offload::Part::kRequest, exchange,
-                  std::move(then));
+  wire::run_on_worker(*state.options.offload, std::move(read), bytes, wire::Offload::Part::kRequest, exchange,
+                      std::move(then));
 }
 
 void unload(OipState& state, Exchange& exchange, const PathArgs& args) {

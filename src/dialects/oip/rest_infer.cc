@@ -88,7 +88,7 @@ class RestInference : public wire::ExchangeListener, public Inference {
     if (length <= kLongRequest)
       return read_infer(body, length, state_.slabs, call(), options, &state_.templates.of(&spec()).request);
     aside_ = true;
-    return read_aside(length, [body, length, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {
+    return read_on_worker(length, [body, length, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {
       return read_infer(body, length, *slabs, call, options);
     });
   }
@@ -98,10 +98,10 @@ class RestInference : public wire::ExchangeListener, public Inference {
     const bool copies = input && input->dtype == msg::DType::kBytes;
     if (!copies || body.size() <= wire::kLongBody) return read(body, spec(), state_.slabs, call(), options);
     aside_ = true;
-    return read_aside(body.size(),
-                      [body, read, model = &spec(), slabs = &state_.slabs](msg::Call& call, auto& options) {
-                        return read(body, *model, *slabs, call, options);
-                      });
+    return read_on_worker(body.size(),
+                          [body, read, model = &spec(), slabs = &state_.slabs](msg::Call& call, auto& options) {
+                            return read(body, *model, *slabs, call, options);
+                          });
   }
   void request_read(Status status) override {
     if (status.ok()) status = start();

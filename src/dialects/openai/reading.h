@@ -46,8 +46,8 @@ void read_text(OpenAiState& state, wire::Exchange& exchange, const base::Bytes& 
     if (!made.error.ok()) return respond(exchange, made.error);
     then(state, exchange, std::move(made.request));
   };
-  wire::send_away(*state.options.offload, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)),
-                  body.size() + more, wire::Offload::Part::kRequest, exchange, std::move(done));
+  wire::run_on_worker(*state.options.offload, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)),
+                      body.size() + more, wire::Offload::Part::kRequest, exchange, std::move(done));
 }
 
 // The same of the request's body.

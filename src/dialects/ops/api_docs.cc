@@ -141,7 +141,7 @@ struct ApiDocs::Parts {
     const size_t bytes = document.empty() ? kUsualDocument : whole.size();
     auto task =
         std::make_unique<WriteDocs>(whole, shared_sources(), format, way_to_root(x.request().path()), std::move(model));
-    wire::send_away(offload, std::move(task), bytes, wire::Offload::Part::kRequest, x, std::move(then));
+    wire::run_on_worker(offload, std::move(task), bytes, wire::Offload::Part::kRequest, x, std::move(then));
   }
 
   wire::Router& router;

@@ -135,7 +135,7 @@ struct Pages::Parts {
     auto models = x.request().identity ? x.request().identity->models : nullptr;
     auto shared = models ? std::make_shared<Scrape>() : join(form);
     auto write = std::make_unique<WriteScrape>(std::move(shared), metrics, form, x, std::move(models));
-    wire::send_away(offload, std::move(write), kUsualScrape, wire::Offload::Part::kAnswer, x, std::move(then));
+    wire::run_on_worker(offload, std::move(write), kUsualScrape, wire::Offload::Part::kAnswer, x, std::move(then));
   }
   std::shared_ptr<Scrape> join(Form form) {
     auto next = waiting[size_t(form)].lock();

@@ -153,7 +153,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
       return base::Bytes::adopt(*std::move(text));
     };
     if (!wire::is_long(state_.options.offload, most)) return send(wire::write_body(exchange_, most, make));
-    wire::write_elsewhere(*state_.options.offload, exchange_, most, std::move(make), std::move(send));
+    wire::write_on_worker(*state_.options.offload, exchange_, most, std::move(make), std::move(send));
   }
 
   PredictState& state_;

@@ -54,11 +54,11 @@ Made make_page(Objects objects, const Page& page) {
 void answer_made(OpenAiState& state, Exchange& exchange, size_t bytes, std::function<Made()> make) {
   auto task = std::make_unique<MakeAnswerTask>(std::move(make));
   if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
-  wire::send_away(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
-                  [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
-                    if (!status.ok()) return respond(exchange, refuse(status));
-                    static_cast<MakeAnswerTask&>(*done).answer(exchange);
-                  });
+  wire::run_on_worker(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
+                      [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
+                        if (!status.ok()) return respond(exchange, refuse(status));
+                        static_cast<MakeAnswerTask&>(*done).answer(exchange);
+                      });
 }
 
 }  // namespace weir::openai::responses

@@ -193,11 +193,11 @@ void tell(OpenAiState& state, Exchange& exchange, StoredResponse stored, int64_t
     return exchange.responding() ? exchange.end() : respond(exchange, refuse(wire::no_room_for_answer()));
   auto task = std::make_unique<ReplayTask>(std::move(stored), after, std::move(room));
   if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
-  wire::send_away(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
-                  [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
-                    if (status.ok()) return static_cast<ReplayTask&>(*done).answer(exchange);
-                    exchange.responding() ? exchange.end() : respond(exchange, refuse(status));
-                  });
+  wire::run_on_worker(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
+                      [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
+                        if (status.ok()) return static_cast<ReplayTask&>(*done).answer(exchange);
+                        exchange.responding() ? exchange.end() : respond(exchange, refuse(status));
+                      });
 }
 
 }  // namespace
