@@ -18,16 +18,16 @@
 
 namespace weir::wire {
 
-// Charges the pieces of an answer that are too small to be charged one by one, in steps of 64 KiB: a
-// stream of events that nobody reads. The first step is free.
+// Charges the small pieces of an answer together, in steps of 64 KiB, since each is too small to be charged by itself:
+// a stream of events that its client does not read. The first step is free.
 class SmallPieces {
  public:
-  // One more piece of an answer. False: there is no room.
+  // Counts one more piece of `bytes`. False: there is no memory for it.
   bool add(base::MemoryLedger* memory, size_t bytes) {
     bytes_ += bytes;
     return bytes_ < charge_.bytes() + kStep || follow(memory);
   }
-  // No more than `backlog` can be left of them.
+  // Gives back the charge for pieces that have gone: no more than `backlog` bytes can be left of them.
   void fit(size_t backlog) {
     if (backlog >= bytes_) return;
     bytes_ = backlog;
@@ -42,21 +42,21 @@ class SmallPieces {
   base::MemoryCharge charge_;
 };
 
-// Charges a piece of an answer that has begun. False: there is no room, and it is too large (64 KiB) to go out all the
-// same; the answer cannot go on.
+// Charges a piece of an answer that has begun. False: there is no memory for it, and it is too large (above 64 KiB) to
+// be sent without a charge; the answer cannot go on.
 bool charge_piece(base::MemoryLedger* memory, base::Bytes& piece, SmallPieces& small);
 
-// Bytes that are held until the peer has its answer.
+// The bytes that the Exchange holds until the peer has its answer.
 uint64_t held_for_answer(Exchange& exchange);
 
-// Room for an answer outside of slabs while it is made, where its size can be told beforehand; less than 64 KiB is not
-// asked for. It ends with this.
+// Reserves memory for an answer while it is made outside of slabs, where its size has a known bound. Answers of up to
+// 64 KiB need no reservation. The destructor gives it back.
 class AnswerReservation {
  public:
   explicit AnswerReservation(Exchange& exchange) : exchange_(exchange) {}
-  // For `most` bytes at most. False: there is none, and the answer must not be made.
+  // Reserves `most` bytes. False: there is no memory, and the answer must not be made.
   bool take(uint64_t most);
-  // The room becomes the charge for what has been made. False: that has no room.
+  // Replaces the reservation by a charge that `made` carries. False: there is no memory for it.
   bool settle(base::Bytes& made);
 
  private:
@@ -66,26 +66,27 @@ class AnswerReservation {
 };
 base::Status no_room_for_answer();  // base::overloaded()
 
-// Limits::min_drain_rate per Limits::grace, with kDrainCredit; where memory is scarce, `held` bytes in a minute, looked
-// at every two seconds, without credit.
+// The rate at which a peer must take its answer: Limits::min_drain_rate over each Limits::grace, with kDrainCredit.
+// Where memory is scarce: enough for `held` bytes in a minute, checked every two seconds, without credit.
 DrainFloor drain_floor(const Limits& limits, uint64_t held, const base::SlabSource& slabs);
 
 // An answer's text that is made while the peer takes it.
 class TextSource {
  public:
   virtual ~TextSource() = default;
-  // Appends to `out` until that has `target` bytes or more (not many more), or nothing is left. False: nothing is.
+  // Appends to `out` until that has `target` bytes, or a few more, or the text ends. False: the text has ended.
   virtual bool write(std::string& out, size_t target) = 0;
-  virtual uint64_t held() const = 0;  // bytes of what the text is made from
+  virtual uint64_t held() const = 0;  // bytes of the data that the text is made from
 };
 
-// Writes a TextSource into an Exchange: what fits 1 MiB as one respond(), with a Content-Length; more in pieces, each
-// made when the peer has taken those before it. A slow reader holds little more than what the text is made from. The
-// ExchangeListener that owns it calls drained() from its on_drain(). One Exchange, one use.
+// Writes a TextSource into an Exchange: a text of up to 1 MiB by one respond(), with a Content-Length, a longer one in
+// pieces, each made once the peer has taken the ones before it. So a slow reader holds little more memory than the data
+// of the text. The ExchangeListener that owns this calls drained() from its on_drain(). One Exchange, one use.
 class PiecewiseAnswer final {
  public:
   explicit PiecewiseAnswer(Exchange& exchange) : exchange_(exchange) {}
-  // 200. Errors: no_room_for_answer(), and nothing has been sent. `compress`: of what fits one respond().
+  // Answers 200. `compress` applies to a text that goes out by one respond(). Errors: no_room_for_answer(), and nothing
+  // has been sent.
   base::Status start(std::string_view content_type, Exchange::Compress compress, std::unique_ptr<TextSource> source);
   void drained() { pump(); }
   uint64_t held() const { return source_ ? source_->held() : 0; }
