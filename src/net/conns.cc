@@ -119,7 +119,7 @@ size_t Conns::close_some(ClosedBy by) {
 
 // Where nobody keeps a line of those who wait, all look.
 void Conns::resume_reading() {
-  if (env_.codecs.bodies) return env_.codecs.bodies->came();
+  if (env_.codecs.bodies) return env_.codecs.bodies->slabs_freed();
   for (size_t i = conns_.size(); i-- > 0;) conns_[i]->resume();
 }
 

@@ -42,7 +42,7 @@ void BodyMemory::unlink(Body& body) {
   }
 }
 
-void BodyMemory::moved(Body& body, base::Client* client) {
+void BodyMemory::hold(Body& body, base::Client* client) {
   unlink(body);
   body.home_ = this, body.client_ = client;
   body.since_ = env_.now();
@@ -60,7 +60,7 @@ void BodyMemory::wait(Body& body, base::Client* client, uint64_t bytes, base::Ti
   body.at_ = waiting_.size();
   waiting_.push_back(&body);
   least_ = std::min(least_, held_by(client));
-  // Nobody gives way to who has its share.
+  // No other body loses its memory to a client that has its share.
   body.wanted_ = over_share(client, bytes) ? 0 : bytes;
   need_.bytes.fetch_add(body.wanted_, std::memory_order_relaxed);
   arm();
@@ -84,8 +84,8 @@ bool BodyMemory::may_take(const base::Client* client, uint64_t bytes, const base
   return size == BodySize::kPart ? !slabs.scarce() : !slabs.scarce_for_wholes();
 }
 
-// The one that is called may take memory, which changes what its client holds; the order of this round stays.
-void BodyMemory::came() {
+// A body that takes a slab changes what its client holds: the order of this round is fixed before.
+void BodyMemory::slabs_freed() {
   if (waiting_.empty() || !round_.empty()) return;
   std::vector<std::pair<uint64_t, Body*>> line;
   for (Body* body : waiting_) line.emplace_back(held_by(body->client_), body);
@@ -98,7 +98,7 @@ void BodyMemory::came() {
   for (auto at = line.begin(); at != end; ++at) round_.push_back(at->second);
   for (size_t i = 0; i < round_.size(); ++i)
     if (Body* body = std::exchange(round_[i], nullptr))
-      (void)base::attempt("a body that waits", [&] { body->memory_came(); });
+      (void)base::attempt("a body that waits", [&] { body->on_memory_free(); });
   round_.clear();
 }
 
@@ -114,7 +114,7 @@ void BodyMemory::check_waiting() {
   base::Time now = env_.now();
   refuse_late(now);
   free_silent(now);
-  came();
+  slabs_freed();
   if (first_ || !waiting_.empty()) arm();
 }
 
@@ -124,18 +124,18 @@ void BodyMemory::refuse_late(base::Time now) {
     if (i == waiting_.size() || waiting_[i]->due_ > now) continue;
     Body& body = *waiting_[i];
     leave(body);
-    body.memory_lost(Loss::kWaited);
+    body.on_memory_lost(Loss::kWaited);
   }
 }
 
-// Those who wait have come in at most one look's time, so this is soon enough.
+// A body waits for at most kLook before this is checked, which is soon enough.
 void BodyMemory::free_silent(base::Time now) {
   uint64_t wanted = need_.bytes.load(std::memory_order_relaxed), freed = 0;
   while (freed < wanted && first_ && now - first_->since_ >= rules_.silence) {
     Body& body = *first_;
     freed += body.memory_held();
     leave(body);
-    body.memory_lost(Loss::kSilent);
+    body.on_memory_lost(Loss::kSilent);
   }
 }
 

@@ -1,15 +1,15 @@
-// BodyMemory: the request bodies of one shard that hold slabs or wait for them: who goes first, how long one waits, and
-// who gives way.
+// BodyMemory: schedules the memory of request bodies on one shard. It knows the bodies that hold slabs and those that
+// wait for one.
 //
-// A body for which there is no slab waits, for Rules::wait at most and not past its request's deadline; then the
-// request is refused, and its client may try again. When memory comes free, those who wait try in the order of what
-// their clients hold, the least first, then of arrival; a body that comes meanwhile does not go before one whose client
-// holds less. A client that holds its share of the memory waits while memory is scarce, whatever is free.
+// A body for which there is no slab waits, for up to Rules::wait and not past its request's deadline; then the request
+// is refused, and its client may try again. When slabs are freed, waiting bodies try in the order of the bytes that
+// their clients hold, the least first, and then in the order of arrival; a new body does not pass one whose client
+// holds less. A client that holds its share of the memory waits while memory is scarce, even if a slab is free.
 //
-// While anybody waits, on any shard, bodies that are held for silent peers give way, the one that has been silent for
-// longest first, if that is Rules::silence or more, and as many as are needed.
+// While a body waits, on any shard, bodies of silent peers lose their memory: those that have been silent for
+// Rules::silence or longer, the longest silent first, as many as are needed.
 //
-// One per shard, on its thread. Nothing in here reads a socket or answers a request: the owner of a Body does.
+// One per shard, on its thread. It neither reads sockets nor answers requests: the owner of a Body does.
 #pragma once
 
 #include <atomic>
@@ -37,11 +37,11 @@ class BodyMemory {
     base::Duration wait = std::chrono::seconds(1);
     base::Duration silence = std::chrono::milliseconds(500);
     base::ShareRule share;
-    uint64_t budget = 0;  // of which the share is; 0: there are no shares
+    uint64_t budget = 0;  // bytes, of which `share` is a part; 0: clients have no shares
   };
-  // The need that shards tell each other. Any thread.
+  // What bodies of all shards wait for, together. Any thread.
   struct Need {
-    std::atomic<uint64_t> bytes{0};  // that are waited for
+    std::atomic<uint64_t> bytes{0};
   };
 
   // A request body, or a message, while it comes in. Not movable; leaves when it is destroyed.
@@ -58,10 +58,11 @@ class BodyMemory {
 
    private:
     friend class BodyMemory;
-    // It waits, and may try now; those who come first are called first. It stays in line until it leaves.
-    virtual void memory_came() = 0;
-    // Its wait or its hold is over: the owner refuses the request. It has left already.
-    virtual void memory_lost(Loss why) = 0;
+    // Called while it waits: it may try to take a slab now. It goes on waiting until hold() or leave() is called for
+    // it.
+    virtual void on_memory_free() = 0;
+    // It has waited too long, or lost the memory that it held: the owner refuses the request. leave() has been done.
+    virtual void on_memory_lost(Loss why) = 0;
     virtual uint64_t memory_held() const = 0;  // bytes of slabs
 
     enum class Place : uint8_t { kNowhere, kHolds, kWaits } place_ = Place::kNowhere;
@@ -78,19 +79,19 @@ class BodyMemory {
   ~BodyMemory();
   BodyMemory(const BodyMemory&) = delete;
 
-  // Something of the body has come, and it holds slabs that are not full. It waits no more.
-  void moved(Body& body, base::Client* client);
-  // A slab of `bytes` was not to be had: it is in line from now on, if it was not. Past `deadline` (kNever: none)
-  // nobody wants the answer.
+  // Bytes of the body have come, and it holds slabs that are not full: it waits no longer, and its silence begins now.
+  void hold(Body& body, base::Client* client);
+  // There was no slab of `bytes` for it: it waits from now on, if it did not before, and not past `deadline` (kNever:
+  // there is none).
   void wait(Body& body, base::Client* client, uint64_t bytes, base::Time deadline = base::kNever);
-  // It holds nothing any more, or is whole.
+  // It no longer needs memory: it is complete, or has given its slabs back.
   void leave(Body& body);
-  // Whether a body of that client may ask for so many bytes now: nobody waits whose client holds less, and it has not
-  // got its share of what is scarce.
+  // Whether a body of that client may take so many bytes now: no body of a client that holds less waits, and the client
+  // does not hold its share already while memory is scarce.
   bool may_take(const base::Client* client, uint64_t bytes, const base::SlabSource& slabs, BodySize size) const;
 
-  // Slabs came free: those who wait may try.
-  void came();
+  // Slabs were freed: lets waiting bodies try, in their order.
+  void slabs_freed();
   size_t waiting() const { return waiting_.size(); }
   const Rules& rules() const { return rules_; }
 
@@ -111,8 +112,8 @@ class BodyMemory {
   const Rules rules_;
   Body *first_ = nullptr, *last_ = nullptr;  // those that hold; the longest silent first
   std::vector<Body*> waiting_;
-  std::vector<Body*> round_;     // of came(): those still to be told; null for who has left
-  uint64_t least_ = UINT64_MAX;  // held by the client of one that waits; as of the last look
+  std::vector<Body*> round_;     // in slabs_freed(): those still to be called; null: it has left
+  uint64_t least_ = UINT64_MAX;  // bytes that a client of a waiting body holds, the fewest; as of the last round
   base::TimerId timer_ = base::TimerId::kNone;
 };
 
@@ -130,7 +131,7 @@ inline constexpr std::string_view kNoMemoryForHead =
 inline constexpr std::string_view kMemoryGivenAway =
     "memory is short, and the request body was silent: its memory went to others; send it without pauses, later";
 
-// For whom a body takes slabs. Without a memory nobody is asked, without a client nobody is charged.
+// On whose behalf a body takes slabs. `bodies` null: no queue is asked. `client` null: no client is charged.
 struct BodyOwner {
   BodyMemory* bodies = nullptr;
   base::Client* client = nullptr;

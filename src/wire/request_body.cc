@@ -8,7 +8,7 @@ RequestBody::State RequestBody::follow(State state) {
   if (state == State::kStalled && !open)
     owner_.bodies->wait(*this, owner_.client, collector_.wanted());
   else if (open && collector_.reserved() > 0)
-    owner_.bodies->moved(*this, owner_.client);
+    owner_.bodies->hold(*this, owner_.client);
   else
     owner_.bodies->leave(*this);
   return state;

@@ -51,8 +51,8 @@ class RequestBody final : BodyMemory::Body, public base::Recycled<RequestBody> {
   State follow(State state);
 
   // BodyMemory::Body
-  void memory_came() override { wire_->tick_soon(); }
-  void memory_lost(BodyMemory::Loss why) override {
+  void on_memory_free() override { wire_->tick_soon(); }
+  void on_memory_lost(BodyMemory::Loss why) override {
     lost_ = why;
     wire_->tick_soon();
   }

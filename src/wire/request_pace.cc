@@ -7,7 +7,7 @@
 
 namespace weir::wire {
 
-void RequestPace::came(size_t bytes, Pending pending) {
+void RequestPace::received(size_t bytes, Pending pending) {
   follow_memory(pending);
   if (rules_.min_body_rate == 0) return;
   floor_.add(bytes);
@@ -48,7 +48,7 @@ void RequestPace::follow_memory(Pending pending) {
   BodyMemory* memory = rules_.owner.bodies;
   if (!memory || starved_) return;
   if (pending == Pending::kRestOfMessage && owner_.reserved() > 0)
-    memory->moved(*this, rules_.owner.client);
+    memory->hold(*this, rules_.owner.client);
   else
     memory->leave(*this);
 }
@@ -60,7 +60,7 @@ bool RequestPace::starved(uint64_t bytes, base::Time deadline) {
   return true;
 }
 
-void RequestPace::memory_lost(BodyMemory::Loss why) {
+void RequestPace::on_memory_lost(BodyMemory::Loss why) {
   bool silent = why == BodyMemory::Loss::kSilent;
   owner_.give_up(
       silent ? reason::kSlowBody : reason::kOverload,

@@ -19,8 +19,8 @@ class RequestPace final : BodyMemory::Body {
    public:
     // The memory that is reserved for request bytes, whether they have come or not.
     virtual uint64_t reserved() const = 0;
-    // There may be a slab now.
-    virtual void memory_came() = 0;
+    // There may be a slab now: the owner tries again.
+    virtual void on_memory_free() = 0;
     // The request is too slow, or has found no memory in time: the call ends.
     virtual void give_up(std::string_view reject, const base::Status& why) = 0;
 
@@ -41,8 +41,8 @@ class RequestPace final : BodyMemory::Body {
   // `bytes` more of the request have come. `pending`: whether the rest of a message is still to come; if it is, the
   // peer must keep up the rate of Rules, or the owner gives up. One that waits for others of its connection need not.
   enum class Pending : uint8_t { kNothing, kRestOfMessage };
-  void came(size_t bytes, Pending pending);
-  // No slab of `bytes` was free: memory_came() follows when there may be one, and the owner calls fed() when it got
+  void received(size_t bytes, Pending pending);
+  // No slab of `bytes` was free: on_memory_free() follows when there may be one, and the owner calls fed() when it got
   // one. False: there is no queue, and the owner has to try again by itself.
   bool starved(uint64_t bytes, base::Time deadline);
   void fed() { starved_ = false; }
@@ -58,8 +58,8 @@ class RequestPace final : BodyMemory::Body {
   uint32_t least_rate() const;
 
   // BodyMemory::Body
-  void memory_came() override { owner_.memory_came(); }
-  void memory_lost(BodyMemory::Loss why) override;
+  void on_memory_free() override { owner_.on_memory_free(); }
+  void on_memory_lost(BodyMemory::Loss why) override;
   uint64_t memory_held() const override { return owner_.reserved(); }
 
   base::Env& env_;

@@ -105,7 +105,7 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   void threw(const base::Status& status);
 
   // RequestPace::Owner
-  void memory_came() override { turns_.resume_now(); }
+  void on_memory_free() override { turns_.resume_now(); }
   void give_up(std::string_view reject, const base::Status& why) override;
 
   base::Time deadline_ = base::kNever;

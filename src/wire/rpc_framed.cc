@@ -65,7 +65,7 @@ void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
     if (held_.empty()) pump(in);
     hold(in);
   }
-  pace_.came(bytes.size(), pending());
+  pace_.received(bytes.size(), pending());
   settle();
 }
 
@@ -91,7 +91,7 @@ RequestPace::Pending FramedCall::pending() const {
 
 void FramedCall::on_end(Exchange&) {
   ended_ = true;
-  pace_.came(0, RequestPace::Pending::kNothing);
+  pace_.received(0, RequestPace::Pending::kNothing);
   settle();
 }
 
@@ -115,7 +115,7 @@ void FramedCall::resume() {
     auto in = span_of(taken).subspan(held_at_);
     pump(in);
     if (!finished()) hold_on(std::move(taken), in.size());
-    pace_.came(0, pending());
+    pace_.received(0, pending());
   }
   settle();
 }

@@ -94,8 +94,8 @@ void JsonCall::drop_request() {
 void JsonCall::collected(BodyCollector::State state, size_t came_now) {
   using State = BodyCollector::State;
   if (state != State::kStalled || collector_.paused()) pace_.fed();
-  pace_.came(came_now, state == State::kOpen && !finished() ? RequestPace::Pending::kRestOfMessage
-                                                            : RequestPace::Pending::kNothing);
+  pace_.received(came_now, state == State::kOpen && !finished() ? RequestPace::Pending::kRestOfMessage
+                                                                : RequestPace::Pending::kNothing);
   switch (state) {
     case State::kOpen: return give_back();
     case State::kStalled: return collector_.paused() ? turns_.resume_next_turn() : starved(collector_.wanted());

@@ -34,11 +34,11 @@ struct MemoryFixture {
 
 struct Upload final : BodyMemory::Body {
   Upload(MemoryFixture& h, std::string n, uint64_t holds = 10) : state(h), name(std::move(n)), held(holds) {}
-  void memory_came() override {
+  void on_memory_free() override {
     state.log += name + "? ";
     if (takes) state.memory.leave(*this);
   }
-  void memory_lost(Loss why) override { state.log += name + (why == Loss::kWaited ? " late " : " silent "); }
+  void on_memory_lost(Loss why) override { state.log += name + (why == Loss::kWaited ? " late " : " silent "); }
   uint64_t memory_held() const override { return held; }
   MemoryFixture& state;
   std::string name;
@@ -48,8 +48,8 @@ struct Upload final : BodyMemory::Body {
 
 TEST(BodyMemory, WhatOneThrowsKeepsNoOtherFromItsMemory) {
   struct Thrower final : BodyMemory::Body {
-    void memory_came() override { throw std::bad_alloc(); }
-    void memory_lost(Loss) override {}
+    void on_memory_free() override { throw std::bad_alloc(); }
+    void on_memory_lost(Loss) override {}
     uint64_t memory_held() const override { return 0; }
   };
   MemoryFixture h;
@@ -57,9 +57,9 @@ TEST(BodyMemory, WhatOneThrowsKeepsNoOtherFromItsMemory) {
   Upload second(h, "b");
   h.memory.wait(first, nullptr, 100);
   h.memory.wait(second, nullptr, 100);
-  h.memory.came();
+  h.memory.slabs_freed();
   EXPECT_EQ(h.log, "b? ");
-  h.memory.came();
+  h.memory.slabs_freed();
   EXPECT_EQ(h.log, "b? b? ");
 }
 
@@ -97,7 +97,7 @@ TEST(BodyMemory, WhatComesFreeIsOfferedToWhoHoldsLeastAndThenToTheFirst) {
   h.memory.wait(c, nullptr, 1);
   h.env.advance(1ms);
   h.memory.wait(d, little.get(), 1);
-  h.memory.came();
+  h.memory.slabs_freed();
   EXPECT_EQ(h.log, "c? b? d? a? ");
 }
 
@@ -152,16 +152,16 @@ TEST(BodyMemory, PartsOfOneClientDoNotKeepEachOtherFromBecomingWhole) {
 TEST(BodyMemory, TheLongestSilentGivesWayAndNoMoreThanAreNeeded) {
   MemoryFixture h;
   Upload a(h, "a"), b(h, "b"), c(h, "c"), w(h, "w");
-  h.memory.moved(a, nullptr);
+  h.memory.hold(a, nullptr);
   h.env.advance(10ms);
-  h.memory.moved(b, nullptr);
+  h.memory.hold(b, nullptr);
   h.env.advance(10ms);
-  h.memory.moved(c, nullptr);
+  h.memory.hold(c, nullptr);
   h.env.advance(400ms);
-  h.memory.moved(a, nullptr);  // a has brought something since
+  h.memory.hold(a, nullptr);  // a has brought something since
   h.env.advance(10s);
   EXPECT_EQ(h.log, "") << "while nobody waits everybody has all the time that its rate gives it";
-  h.memory.moved(c, nullptr);
+  h.memory.hold(c, nullptr);
   h.memory.wait(w, nullptr, 10);
   h.env.advance(150ms);
   EXPECT_EQ(h.log.substr(0, 9), "b silent ");
@@ -175,7 +175,7 @@ TEST(BodyMemory, ShortPausesAreNoSilence) {
   w.takes = false;
   h.memory.wait(w, nullptr, 10);
   for (int i = 0; i < 8; ++i) {
-    h.memory.moved(a, nullptr);
+    h.memory.hold(a, nullptr);
     h.env.advance(100ms);
   }
   EXPECT_EQ(h.log.find("silent"), std::string::npos);
@@ -185,7 +185,7 @@ TEST(BodyMemory, WhoWaitsOnAnotherShardIsHeardOf) {
   MemoryFixture h;
   BodyMemory other(h.env, h.need, {});
   Upload a(h, "a"), w(h, "w");
-  other.moved(a, nullptr);
+  other.hold(a, nullptr);
   h.env.advance(1s);
   h.memory.wait(w, nullptr, 10);
   h.env.advance(150ms);
@@ -196,8 +196,8 @@ TEST(BodyMemory, WhoLeavesWhileOthersAreCalledIsNotCalled) {
   MemoryFixture h;
   struct Rude final : BodyMemory::Body {
     Rude(MemoryFixture& h, std::unique_ptr<Upload>& v) : state(h), victim(v) {}
-    void memory_came() override { victim.reset(); }
-    void memory_lost(Loss) override {}
+    void on_memory_free() override { victim.reset(); }
+    void on_memory_lost(Loss) override {}
     uint64_t memory_held() const override { return 0; }
     MemoryFixture& state;
     std::unique_ptr<Upload>& victim;
@@ -207,7 +207,7 @@ TEST(BodyMemory, WhoLeavesWhileOthersAreCalledIsNotCalled) {
   h.memory.wait(rude, nullptr, 1);
   h.env.advance(1ms);
   h.memory.wait(*victim, nullptr, 1);
-  h.memory.came();
+  h.memory.slabs_freed();
   EXPECT_EQ(h.log, "");
   EXPECT_EQ(h.memory.waiting(), 1u);
 }

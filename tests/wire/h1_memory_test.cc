@@ -36,7 +36,7 @@ TEST(H1, ABodyThatWaitsGoesOnWhenMemoryComes) {
   c.feed(post("hello"));
   c.slabs.empty = false;
   int asked = c.wire.output_calls;
-  c.memory.came();
+  c.memory.slabs_freed();
   EXPECT_GT(c.wire.output_calls, asked) << "it asks for its tick";
   c.h1->tick(c.wire.now());
   EXPECT_EQ(c.out(), kOk);
@@ -64,8 +64,8 @@ TEST(H1, AnAnswerWhileTheBodyWaitsForMemoryEndsTheWait) {
 TEST(H1, ASilentBodyGivesWayToWhoWaits) {
   Shared c;
   struct Other final : BodyMemory::Body {
-    void memory_came() override {}
-    void memory_lost(BodyMemory::Loss) override {}
+    void on_memory_free() override {}
+    void on_memory_lost(BodyMemory::Loss) override {}
     uint64_t memory_held() const override { return 0; }
   } other;
   c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nab");

@@ -193,7 +193,7 @@ TEST_F(GrpcFlow, AMessageThatWaitsComesWhenThereIsMemory) {
   RpcBench::data(*x, grpc_frame("abc") + grpc_frame("d"));
   bench().advance(*x, 20ms);
   bench().slabs.empty = false;
-  memory.came();
+  memory.slabs_freed();
   bench().advance(*x, 0ms);
   EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:abc", "message:d"}));
   EXPECT_EQ(memory.waiting(), 0u);

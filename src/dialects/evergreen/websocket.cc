@@ -57,7 +57,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
     read_held_later();
   }
 
-  // Tells the budget of bodies what this message holds. True: it has no slab yet and waits for one; memory_came()
+  // Tells the budget of bodies what this message holds. True: it has no slab yet and waits for one; on_memory_free()
   // follows.
   bool waits_for_memory() {
     wire::BodyMemory* bodies = state_.options.bodies;
@@ -67,14 +67,14 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
       return true;
     }
     if (socket_.reserved() > 0)
-      bodies->moved(*this, client());
+      bodies->hold(*this, client());
     else
       bodies->leave(*this);
     return false;
   }
   // wire::BodyMemory::Body
-  void memory_came() override { turns_.resume_now(); }
-  void memory_lost(wire::BodyMemory::Loss why) override {
+  void on_memory_free() override { turns_.resume_now(); }
+  void on_memory_lost(wire::BodyMemory::Loss why) override {
     socket_.refuse_memory(why == wire::BodyMemory::Loss::kWaited ? wire::kNoMemoryInTime : wire::kMemoryGivenAway);
   }
   uint64_t memory_held() const override { return socket_.reserved(); }

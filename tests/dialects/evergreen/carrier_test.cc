@@ -320,7 +320,7 @@ TEST(Evergreen, AMessageOfAWebSocketStandsInLineForMemoryAndGoesOnWhenThereIsSom
   EXPECT_EQ(x->sent, "");
   waiting.clock.advance(std::chrono::milliseconds(500));
   t.rpc.slabs.empty = false;
-  waiting.bodies.came();
+  waiting.bodies.slabs_freed();
   t.rpc.env.advance(std::chrono::milliseconds(1));
   EXPECT_EQ(waiting.bodies.waiting(), 0u);
   EXPECT_NE(x->sent.find("aGk="), std::string::npos);
