@@ -94,7 +94,7 @@ void write_cells(std::string& out, std::string_view data, std::string_view separ
 }
 
 // The same for floats and a separator of one character, in runs.
-void write_floats(std::string& out, std::string_view data, char separator) {
+void append_floats(std::string& out, std::string_view data, char separator) {
   constexpr size_t kEach = kFloatText + 1;
   const size_t count = data.size() / sizeof(float);
   if (count == 0) return;
@@ -133,7 +133,7 @@ void write_halves(std::string& out, std::string_view data, char separator, Widen
       std::memcpy(&bits, data.data() + at, 2);
       values[n] = widen(bits);
     }
-    write_floats(out, {reinterpret_cast<const char*>(values.data()), n * sizeof(float)}, separator);
+    append_floats(out, {reinterpret_cast<const char*>(values.data()), n * sizeof(float)}, separator);
     if (at < data.size()) out += separator;
   }
 }
@@ -272,7 +272,7 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
       if (by.size() == 1) return write_halves(out, data, by[0], msg::bf16_to_float);
       return write_cells<uint16_t>(out, data, by,
                                    [](char* to, uint16_t v) { return put_number(to, msg::bf16_to_float(v)); });
-    case DType::kFp32: return by.size() == 1 ? write_floats(out, data, by[0]) : write_cells<float>(out, data, by);
+    case DType::kFp32: return by.size() == 1 ? append_floats(out, data, by[0]) : write_cells<float>(out, data, by);
     case DType::kFp64: return write_cells<double>(out, data, by);
     case DType::kBytes: return write_strings(out, data, by, style.text);
     case DType::kInvalid: return;

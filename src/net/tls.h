@@ -17,7 +17,7 @@
 #include "net/dormant_ssl.h"
 #include "net/hello_limit.h"
 #include "net/server.h"
-#include "wire/guard.h"
+#include "wire/rate_floor.h"
 
 namespace weir::net {
 

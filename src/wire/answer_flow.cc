@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "wire/guard.h"
+#include "wire/rate_floor.h"
 
 namespace weir::wire {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "base/memory_ledger.h"
 #include "wire/exchange.h"
-#include "wire/guard.h"
 #include "wire/limits.h"
+#include "wire/rate_floor.h"
 
 namespace weir::wire {
 

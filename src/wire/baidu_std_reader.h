@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "wire/baidu_std_calls.h"
-#include "wire/guard.h"
 #include "wire/kept_input.h"
 #include "wire/limits.h"
+#include "wire/rate_floor.h"
 
 namespace weir::wire {
 

@@ -1,7 +1,6 @@
 #include "wire/guard.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace weir::wire {
 namespace {
@@ -21,15 +20,6 @@ constexpr uint32_t kLongestGoaway = 16 << 10;  // bytes
 constexpr uint32_t kMostEarned = 100;
 constexpr uint64_t kBytesPerPing = 16 << 10, kBytesPerSettings = 32 << 10;
 constexpr uint64_t kPingAndAck = 2 * (9 + 8);
-constexpr uint64_t kSecondsToFill = 60;
-
-constexpr uint8_t kFlagEndHeaders = 0x4, kFlagPadded = 0x8;
-
-// How many octets of the payload belong to a FrameHead: the pad length of DATA, the dependency of PRIORITY.
-uint8_t telling(const FrameHead& head) {
-  if (head.type == H2Frame::kData && (head.flags & kFlagPadded) && head.length > 0) return 1;
-  return head.type == H2Frame::kPriority && head.length == 5 ? 4 : 0;
-}
 
 }  // namespace
 
@@ -42,41 +32,6 @@ bool TokenBucket::take(base::Time now) {
   if (tokens_ < 1) return false;
   tokens_ -= 1;
   return true;
-}
-
-void RateFloor::start(base::Time now) {
-  if (paused_ != base::kNever) since_ += now - std::exchange(paused_, base::kNever);
-  if (running()) return;
-  since_ = now;
-  moved_ = 0;
-}
-
-void RateFloor::pause(base::Time now) {
-  if (running() && paused_ == base::kNever) paused_ = now;
-}
-
-bool RateFloor::below(base::Time now, uint32_t rate, base::Duration grace, base::Duration credit) {
-  using Seconds = std::chrono::duration<double>;
-  if (rate == 0 || !running() || paused_ != base::kNever || now - since_ < grace) return false;
-  const double beyond = double(moved_) - rate * Seconds(now - since_).count();
-  if (beyond < 0) return true;
-  since_ = now;
-  moved_ = int64_t(std::min(beyond, rate * Seconds(credit).count()));
-  return false;
-}
-
-void SharedPace::look(base::Time now, uint64_t rate, base::Duration grace) {
-  using Seconds = std::chrono::duration<double>;
-  rate += uint64_t(awaited_);
-  const double asked = at_ == base::kNever ? 0 : double(rate) * Seconds(now - at_).count();
-  ahead_ = rate == 0 ? 0 : std::min(ahead_ + moved_ - asked, double(rate) * Seconds(grace).count());
-  moved_ = 0, at_ = now;
-}
-
-uint32_t floor_rate(uint32_t least, uint64_t reserved, const base::SlabSource& slabs) {
-  uint64_t swift = std::min<uint64_t>(reserved / kSecondsToFill, UINT32_MAX);
-  if (least == 0 || swift <= least || !slabs.scarce()) return least;
-  return uint32_t(swift);
 }
 
 HeaderBudget::Fit HeaderBudget::add(const Limits& limits, size_t name, size_t value) {
@@ -241,66 +196,6 @@ bool Guard::check(base::Time now) {
   if (verdict_) return false;
   if (settings_acked_ || now - began_ < limits_.settings_ack) return true;
   return fail(reason::kH2Settings, "SETTINGS not acknowledged", H2Error::kSettingsTimeout);
-}
-
-// Its nine octets, and those behind them that telling() asks for.
-void FrameWalker::read(const std::byte* head) {
-  auto at = [head](size_t i) { return uint32_t(head[i]); };
-  head_ = {at(0) << 16 | at(1) << 8 | at(2), H2Frame(at(3)), uint8_t(at(4)),
-           int32_t((at(5) & 0x7f) << 24 | at(6) << 16 | at(7) << 8 | at(8)), false};
-}
-
-// A head that is there as a whole is not copied.
-size_t FrameWalker::walk(const std::byte* bytes, size_t n, bool& found) {
-  found = false;
-  size_t used = std::min(skip_, n);
-  skip_ -= used;
-  while (used < n) {
-    const bool whole = have_ == 0 && n - used >= buffer_.size();
-    const std::byte* from = bytes + used;
-    if (whole) {
-      read(from);
-      need_ = kHead + telling(head_);
-      used += need_;
-    } else {
-      size_t part = std::min<size_t>(need_ - have_, n - used);
-      std::memcpy(buffer_.data() + have_, from, part);
-      have_ += uint8_t(part);
-      used += part;
-      if (have_ < need_) break;
-      read(from = buffer_.data());
-      uint8_t more = telling(head_);
-      if (need_ == kHead && more > 0) {
-        need_ += more;
-        continue;
-      }
-    }
-    complete(from);
-    found = true;
-    break;
-  }
-  return used;
-}
-
-void FrameWalker::complete(const std::byte* head) {
-  auto at = [head](size_t i) { return uint32_t(head[i]); };
-  if (need_ == kHead + 1) head_.only_padding = at(9) + 1 >= head_.length;
-  if (need_ == kHead + 4) head_.depends_on = int32_t((at(9) & 0x7f) << 24 | at(10) << 16 | at(11) << 8 | at(12));
-  if (head_.type == H2Frame::kHeaders || head_.type == H2Frame::kContinuation)
-    block_open_ = !(head_.flags & kFlagEndHeaders);
-  skip_ = head_.length - (need_ - kHead);
-  have_ = 0;
-  need_ = kHead;
-}
-
-void FrameWalker::pass(std::span<const std::byte> bytes) {
-  bool found = false;
-  for (size_t at = 0; at < bytes.size();) at += walk(bytes.data() + at, bytes.size() - at, found);
-}
-
-size_t FrameWalker::large_payload() const {
-  constexpr size_t kLarge = 64 << 10;
-  return have_ == 0 && skip_ >= kLarge && head_.type == H2Frame::kData && !head_.padded() ? skip_ : 0;
 }
 
 }  // namespace weir::wire

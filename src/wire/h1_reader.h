@@ -8,12 +8,12 @@
 #include <memory>
 #include <string_view>
 
-#include "wire/guard.h"
 #include "wire/h1_connection.h"
 #include "wire/h1_gate.h"
 #include "wire/h1_parser.h"
 #include "wire/h1_queue.h"
 #include "wire/kept_input.h"
+#include "wire/rate_floor.h"
 #include "wire/request_body.h"
 
 namespace weir::wire {

@@ -11,9 +11,9 @@
 #include <sys/uio.h>
 
 #include "wire/fifo.h"
-#include "wire/guard.h"
 #include "wire/h2_client_encoder.h"
 #include "wire/h2_client_streams.h"
+#include "wire/h2_frame.h"
 #include "wire/h2_frame_writer.h"
 
 namespace weir::wire {

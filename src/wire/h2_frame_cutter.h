@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "wire/guard.h"
+#include "wire/h2_frame.h"
 
 namespace weir::wire {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/release.h"
-#include "wire/guard.h"
+#include "wire/h2_frame.h"
 
 namespace weir::wire {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "wire/guard.h"
+#include "wire/h2_frame.h"
 #include "wire/h2_output.h"
 
 namespace weir::wire {

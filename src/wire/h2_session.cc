@@ -272,7 +272,7 @@ void H2Session::check_connection() {
     die();
     sender_.drop_output();  // nobody reads the GOAWAY either
   }
-  send_away();
+  drain_if_overloaded();
   check_idle();
 }
 
@@ -306,13 +306,13 @@ void H2Session::fit_window() {
 
 // Where memory is short a busy connection is told to go, as it is in a drain, and ends with its last answer. A young
 // one stays: its client would come again at once.
-void H2Session::send_away() {
-  if (connection_.dead || away_ == Drain::kRefuse) return;
-  if (!away_ && (!connection_.overloaded(base::Overload::kClose) ||
-                 connection_.now - opened_ < connection_.limits.grace || streams_.live().empty()))
+void H2Session::drain_if_overloaded() {
+  if (connection_.dead || overload_drain_ == Drain::kRefuse) return;
+  if (!overload_drain_ && (!connection_.overloaded(base::Overload::kClose) ||
+                           connection_.now - opened_ < connection_.limits.grace || streams_.live().empty()))
     return;
-  away_ = away_ ? Drain::kRefuse : Drain::kAnnounce;
-  drain(*away_);
+  overload_drain_ = overload_drain_ ? Drain::kRefuse : Drain::kAnnounce;
+  drain(*overload_drain_);
 }
 
 std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {

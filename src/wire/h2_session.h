@@ -22,6 +22,7 @@
 #include "wire/frame_rules.h"
 #include "wire/h2_bodies.h"
 #include "wire/h2_connection.h"
+#include "wire/h2_frame_walker.h"
 #include "wire/h2_receiver.h"
 #include "wire/h2_sender.h"
 #include "wire/h2_stream_table.h"
@@ -61,7 +62,7 @@ class H2Session final : public Codec {
   void die();
   void check_connection();
   void check_idle();
-  void send_away();
+  void drain_if_overloaded();
   void fit_window();
 
   H2Connection connection_;
@@ -76,12 +77,12 @@ class H2Session final : public Codec {
   base::Time dead_at_ = base::kNever;
   base::Time inside_since_ = base::kNever;  // a head or a control frame is incomplete since then
   // Beside each other: an idle connection is as large as the allocator's class, 1,792 bytes.
-  uint32_t window_ = 0;               // the connection's receive window, as the peer knows it
-  uint8_t preface_ = 0;               // bytes of it that have come
-  bool eof_ = false;                  // the peer sends no more
-  std::optional<Drain> away_;         // the step that send_away() has taken last
-  std::string stash_;                 // read, but beyond what one turn may start
-  base::SteppedCharge stash_charge_;  // for its room
+  uint32_t window_ = 0;                  // the connection's receive window, as the peer knows it
+  uint8_t preface_ = 0;                  // bytes of it that have come
+  bool eof_ = false;                     // the peer sends no more
+  std::optional<Drain> overload_drain_;  // the last step of drain_if_overloaded()
+  std::string stash_;                    // read, but beyond what one turn may start
+  base::SteppedCharge stash_charge_;     // for its room
 };
 
 }  // namespace weir::wire

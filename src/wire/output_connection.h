@@ -7,8 +7,8 @@
 #include "wire/answer_flow.h"
 #include "wire/body_memory.h"
 #include "wire/connection.h"
-#include "wire/guard.h"
 #include "wire/output.h"
+#include "wire/rate_floor.h"
 
 namespace weir::wire {
 

@@ -8,7 +8,7 @@
 #include "base/env.h"
 #include "base/status.h"
 #include "wire/body_memory.h"
-#include "wire/guard.h"
+#include "wire/rate_floor.h"
 
 namespace weir::wire {
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "wire/guard.h"
+#include "wire/h2_frame_walker.h"
 
 namespace weir::wire {
 namespace {

@@ -1,4 +1,5 @@
 #include "wire/guard.h"
+#include "wire/rate_floor.h"
 
 #include <cstring>
 #include <functional>

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "wire/guard.h"
+#include "wire/h2_frame_walker.h"
 #include "wire/h2_output.h"
 #include "wire/text.h"
 

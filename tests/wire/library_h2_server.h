@@ -11,6 +11,7 @@
 
 #include "wire/frame_rules.h"
 #include "wire/guard.h"
+#include "wire/h2_frame_walker.h"
 #include "wire/h2_head_rules.h"
 
 namespace weir::test {
