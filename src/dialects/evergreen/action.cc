@@ -6,9 +6,9 @@
 #include "base/encoding.h"
 #include "dialects/evergreen/schema.h"
 #include "evergreen_config.pb.h"
+#include "marshal/call_times.h"
 #include "marshal/check.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "wire/text.h"
 
 namespace weir::evergreen {
@@ -332,7 +332,7 @@ Status ModelAction::unexpected() { return failure(Code::kInternal, "the model an
 // The lane still has the Call, and writes when it is finished.
 void ModelAction::finish_call() {
   wire::Exchange& exchange = session_.exchange();
-  marshal::note(exchange.record(), call(), exchange.now());
+  marshal::record_call(exchange.record(), call(), exchange.now());
   call_.finish();
   note_work();
 }
@@ -346,7 +346,7 @@ void ModelAction::on_task(Status status, std::unique_ptr<bus::OffloadTask> task)
 void ModelAction::on(msg::Call& call, msg::Event&& event) {
   bool last = call_.on_event(event);
   note_work();
-  if (last) marshal::note(session_.exchange().record(), call);
+  if (last) marshal::record_call(session_.exchange().record(), call);
   call_.owe();
   Status s = take(std::move(event));
   if (s.ok() && last && !over() && !running()) s = unexpected();

@@ -7,9 +7,9 @@
 #include "dialects/graphpipe/infer_request.h"
 #include "dialects/graphpipe/state.h"
 #include "dialects/graphpipe/verify.h"
+#include "marshal/call_times.h"
 #include "marshal/check.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "wire/offload.h"
 
 namespace weir::graphpipe {
@@ -182,7 +182,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
     Status status = failed ? std::move(failed->status) : bus::no_answer();
     if (outputs) status = outputs->final ? select(*outputs) : too_often("answers in more than one piece");
     call_.abandon();
-    marshal::note(exchange_.record(), call);
+    marshal::record_call(exchange_.record(), call);
     if (!status.ok()) return respond_failure(exchange_, status);
     answer(std::move(*outputs));
   }

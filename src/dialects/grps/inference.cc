@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "marshal/call_times.h"
 #include "marshal/check.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "wire/offload.h"
 
 namespace weir::grps {
@@ -147,7 +147,7 @@ Status Inference::deliver(base::Result<Message> reply, More more) {
 }
 
 void Inference::close(const msg::Call& call, Status status) {
-  marshal::note(exchange_.record(), call);
+  marshal::record_call(exchange_.record(), call);
   if (work_.running())
     last_ = std::move(status);
   else

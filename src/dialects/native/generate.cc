@@ -7,8 +7,8 @@
 #include "bus/call_handle.h"
 #include "bus/offload_handle.h"
 #include "dialects/native/messages.h"
+#include "marshal/call_times.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "msg/text_codec.h"
 #include "wire/relay.h"
 
@@ -126,7 +126,7 @@ void Sequence::on(msg::Call& call, msg::Event&& event) {
     return;
   }
   if (!last) return;
-  marshal::note(rpc_.exchange().record(), call);
+  marshal::record_call(rpc_.exchange().record(), call);
   end(std::move(event));
 }
 

@@ -8,10 +8,10 @@
 #include "dialects/oip/generate.h"
 #include "dialects/oip/rest.h"
 #include "dialects/oip/text_request.h"
+#include "marshal/call_times.h"
 #include "marshal/json_tensor.h"
 #include "marshal/moved.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "text/completion.h"
 #include "wire/answer_flow.h"
 #include "wire/gathered_answer.h"
@@ -166,7 +166,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   void on(msg::Call& call, msg::Event&& event) override {
     call_.on_event(event);
     if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
-    marshal::note(exchange_.record(), call);
+    marshal::record_call(exchange_.record(), call);
     moves_ = call.progress.moves;
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
       text_.finish(piece_);
@@ -202,7 +202,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     if (state == text::Completion::State::kStopped) {
       call_.finish();
       // The lane still has the Call, and writes when it is finished.
-      marshal::note(exchange_.record(), call, exchange_.now());
+      marshal::record_call(exchange_.record(), call, exchange_.now());
       moves_ = call.progress.moves;
       return finish("stop_sequence");
     }

@@ -6,9 +6,9 @@
 #include "dialects/oip/forwarded_headers.h"
 #include "dialects/oip/pb_infer.h"
 #include "dialects/oip/shared_memory/shared_inputs.h"
+#include "marshal/call_times.h"
 #include "marshal/check_inputs.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 
 namespace weir::oip {
 
@@ -179,7 +179,7 @@ void Inference::sent() {
 }
 
 void Inference::close(const msg::Call& call, const Status& status) {
-  marshal::note(exchange_.record(), call);
+  marshal::record_call(exchange_.record(), call);
   state_.traces.finished(served_->spec.name, call, protocol_, status.code);
   if (work_.running())
     last_ = status;

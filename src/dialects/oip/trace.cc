@@ -110,7 +110,7 @@ void Traces::record(const std::string& model, const msg::Call& call, std::string
   msg::Timeline t;
   if (call.sink)
     t = call.times;
-  else  // the Inbox still has the Call, and writes the rest (marshal/times.h)
+  else  // the Inbox still has the Call, and writes the rest (marshal/call_times.h)
     t.received = call.times.received;
   base::log::info("trace", {{"model", model},
                             {"version", call.version},

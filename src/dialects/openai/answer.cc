@@ -72,10 +72,10 @@ void Answer::Choice::on(msg::Call& from, msg::Event&& event) {
   }
   if (auto* end_of_it = std::get_if<msg::Done>(&event.what)) {
     done(*end_of_it);
-    marshal::trace(answer_.exchange_.record(), from);
-    return answer_.closed(*this, from, marshal::spent(from));
+    marshal::record_spans(answer_.exchange_.record(), from);
+    return answer_.closed(*this, from, marshal::durations_of(from));
   }
-  marshal::trace(answer_.exchange_.record(), from);
+  marshal::record_spans(answer_.exchange_.record(), from);
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return answer_.fail(failed->status);
   answer_.fail(base::failure(base::Code::kInternal, "the model answered with tensors"));
 }
@@ -176,8 +176,8 @@ void Answer::Choice::stopped(const msg::Call& from) {
   call.finish();
   // The lane still has the Call, and writes when it is finished.
   const base::Time now = answer_.exchange_.now();
-  marshal::trace(answer_.exchange_.record(), from, now);
-  answer_.closed(*this, from, marshal::spent(from.times, now));
+  marshal::record_spans(answer_.exchange_.record(), from, now);
+  answer_.closed(*this, from, marshal::durations_of(from.times, now));
 }
 
 void Answer::Choice::done(const msg::Done& done) {
@@ -282,11 +282,11 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   return {};
 }
 
-void Answer::closed(Choice& choice, const msg::Call& call, marshal::Spent spent) {
+void Answer::closed(Choice& choice, const msg::Call& call, marshal::CallDurations took) {
   ended(choice);
   if (--open_ > 0) return;
   wire::RequestRecord& record = exchange_.record();
-  marshal::note(record, call, spent);
+  marshal::record_call(record, call, took);
   if (record.trace) {  // what the answer says: choices of one prompt count it once
     const Usage all = usage();
     record.trace->input_tokens = all.prompt, record.trace->cached_tokens = all.cached;

@@ -16,7 +16,7 @@
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
 #include "dialects/openai/state.h"
-#include "marshal/times.h"
+#include "marshal/call_times.h"
 #include "msg/call.h"
 #include "text/answer_parser.h"
 #include "text/completion.h"
@@ -132,7 +132,7 @@ class Answer : public wire::ExchangeListener {
   // A completion's text begins with the prompt's, whose tokens have logprobs, too; a chat's with a message.
   bool echoes_prompt() const { return request_.echo && kind_ == Kind::kCompletion; }
   ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
-  void closed(Choice& choice, const msg::Call& call, marshal::Spent spent);
+  void closed(Choice& choice, const msg::Call& call, marshal::CallDurations took);
 
   void write_choice(const Choice& choice, size_t index, std::string& out) const;
   void write_prompt(const Choice& choice, std::string& out) const;

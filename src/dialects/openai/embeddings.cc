@@ -16,11 +16,11 @@
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
+#include "marshal/call_times.h"
 #include "marshal/check.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "msg/text_codec.h"
 #include "text/completion.h"
 #include "wire/answer_flow.h"
@@ -101,10 +101,10 @@ class Embeddings final : public wire::ExchangeListener {
       bytes += input.json.emplace_back(embedding_json(type, floats)).size();
     if (!gathered_.grow(input.charged, bytes)) return fail(wire::no_room_for_answer());
     if (++done_ < inputs_.size()) {
-      marshal::trace(exchange_.record(), call);
+      marshal::record_spans(exchange_.record(), call);
       return more();
     }
-    marshal::note(exchange_.record(), call);
+    marshal::record_call(exchange_.record(), call);
     finish();
   }
   void fail(const base::Status& status) {

@@ -7,10 +7,10 @@
 #include "bus/offload_handle.h"
 #include "dialects/predict/predict_reply.h"
 #include "dialects/predict/predict_request.h"
+#include "marshal/call_times.h"
 #include "marshal/check.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "marshal/version_status.h"
 #include "wire/long_answer.h"
 #include "wire/offload.h"
@@ -131,7 +131,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
     Status status = failed ? std::move(failed->status) : bus::no_answer();
     if (outputs) status = outputs->final ? check(outputs->tensors) : too_often("answers in pieces");
     call_.abandon();
-    marshal::note(exchange_.record(), call);
+    marshal::record_call(exchange_.record(), call);
     if (!status.ok()) return respond_error(exchange_, status);
     answer(std::move(outputs->tensors));
   }

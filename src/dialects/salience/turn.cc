@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "dialects/salience/state.h"
+#include "marshal/call_times.h"
 #include "marshal/moved.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "msg/priority.h"
 #include "msg/text_codec.h"
 
@@ -194,7 +194,7 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   // Whatever the engine keeps for the session begins with lease and append, so that is what the session may keep; not
   // what a rewind has cut off.
   bool kept = whole || !generated_.empty() || relayed_ > 0;
-  if (rpc_) marshal::note(rpc_->exchange().record(), call);
+  if (rpc_) marshal::record_call(rpc_->exchange().record(), call);
   if (rpc_ && call.progress.moves > 0) rpc_->trailing(marshal::kMoved, std::to_string(call.progress.moves));
   Outcome outcome = kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}};
   if (whole) {

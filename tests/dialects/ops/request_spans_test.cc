@@ -10,9 +10,9 @@
 #include "base/encoding.h"
 #include "dialects/ops/otlp.h"
 #include "dialects/ops/request_spans.h"
+#include "marshal/call_times.h"
 #include "marshal/json_cursor.h"
 #include "marshal/pb_wire.h"
-#include "marshal/times.h"
 #include "span_reader.h"
 #include "support/fake_wire.h"
 
@@ -100,7 +100,7 @@ struct WholeRequest : Spans {
     msg::Call call;
     run(call, kBegan + microseconds(50));
     call.sink = &ear;
-    marshal::note(record, call);
+    marshal::record_call(record, call);
     x.time = kBegan + microseconds(500);
   }
 };
@@ -164,7 +164,7 @@ TEST_F(Spans, WhatALaneHasMeasuredWithinATurnOfTheShardStillNests) {
   traced(x);
   msg::Call call;
   run(call, kBegan);
-  marshal::trace(x.record(), call, call.times.finished);
+  marshal::record_spans(x.record(), call, call.times.finished);
   auto all = finish(x);  // the shard's clock has not moved
   EXPECT_EQ(all.at("").end, all.at("compute").end);
   EXPECT_EQ(all.at("send").start, all.at("send").end);
@@ -179,7 +179,7 @@ TEST_F(Spans, TokensAreCountedAndTheFirstIsTimed) {
   call.generation = std::make_unique<msg::Generation>();
   call.times.first_token = kBegan + microseconds(250);
   call.progress = {.prompt_tokens = 7, .cached_tokens = 2, .generated_tokens = 5, .finish = msg::Finish::kLength};
-  marshal::trace(x.record(), call, call.times.finished);
+  marshal::record_spans(x.record(), call, call.times.finished);
   auto all = finish(x);
   for (const Read& span : {all.at(""), all.at("compute")}) {
     EXPECT_EQ(span.attributes.at("gen_ai.usage.input_tokens"), "7");
@@ -256,7 +256,7 @@ TEST_F(Spans, ACallThatHasFailedInTheQueueEndsThere) {
   run(call, kBegan);
   call.times.started = call.times.computing = call.times.computed = base::kNever;
   call.progress.code = base::Code::kResourceExhausted;
-  marshal::trace(x.record(), call, call.times.finished);
+  marshal::record_spans(x.record(), call, call.times.finished);
   auto all = finish(x);
   EXPECT_EQ(all.at("queue").attributes.at("error.type"), "RESOURCE_EXHAUSTED");
   EXPECT_EQ(all.at("queue").status, 2u);
@@ -286,7 +286,7 @@ TEST_F(Spans, OfAPipelineEachStepHasASpanAndItsPartsAreBelowIt) {
   msg::StepTimes refused = step_at("refused", 80);
   refused.times.started = refused.times.computing = base::kNever, refused.code = base::Code::kResourceExhausted;
   call.steps->add(refused, {});
-  marshal::note(y.record(), call);
+  marshal::record_call(y.record(), call);
 
   spans.finished(y);
   spans.flush();

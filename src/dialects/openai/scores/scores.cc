@@ -11,11 +11,11 @@
 #include "dialects/openai/reading.h"
 #include "dialects/openai/scores/request.h"
 #include "dialects/openai/task.h"
+#include "marshal/call_times.h"
 #include "marshal/check.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
-#include "marshal/times.h"
 #include "msg/text_codec.h"
 #include "wire/answer_flow.h"
 #include "wire/gathered_answer.h"
@@ -90,10 +90,10 @@ class Scores final : public wire::ExchangeListener {
     running_ids_ -= row.tokens;
     tokens_ += marshal::counted_tokens(outputs).value_or(row.tokens) - row.tokens;
     if (++done_ < rows_.size()) {
-      marshal::trace(exchange_.record(), call);
+      marshal::record_spans(exchange_.record(), call);
       return more();
     }
-    marshal::note(exchange_.record(), call);
+    marshal::record_call(exchange_.record(), call);
     finish();
   }
   void fail(const base::Status& status) {

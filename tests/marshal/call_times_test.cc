@@ -1,5 +1,5 @@
 // The spans of Calls of a request that is traced.
-#include "marshal/times.h"
+#include "marshal/call_times.h"
 
 #include <gtest/gtest.h>
 

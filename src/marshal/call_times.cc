@@ -1,4 +1,4 @@
-#include "marshal/times.h"
+#include "marshal/call_times.h"
 
 #include <algorithm>
 #include <array>
