@@ -49,8 +49,8 @@ std::optional<uint64_t> count_strings(std::string_view data, uint64_t most) {
   return at == end ? std::optional(found) : std::nullopt;
 }
 
-Status check_strings(const msg::Tensor& tensor, uint64_t elements, std::string_view what, Strings strings) {
-  if (strings == Strings::kPass) {
+Status check_strings(const msg::Tensor& tensor, uint64_t elements, std::string_view what, StringLengths lengths) {
+  if (lengths == StringLengths::kSkip) {
     if (elements <= tensor.data.size() / 4) return {};
     return invalid(quoted(what, tensor) + ": " + std::to_string(tensor.data.size()) + " bytes are too few for the " +
                    std::to_string(elements) + " BYTES elements of its shape " + tensor.shape.text());
@@ -107,7 +107,8 @@ bool fits(const msg::Shape& shape, size_t from, const msg::Shape& declared) {
   return true;
 }
 
-Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg::Tensor& tensor, Strings strings) {
+Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg::Tensor& tensor,
+                   StringLengths lengths) {
   const msg::TensorSpec* declared = spec.input(tensor.name);
   if (!declared) {
     std::vector<std::string_view> names;
@@ -122,7 +123,7 @@ Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg:
                                "input '" + tensor.name + "' of model '" + spec.name + "': expected " +
                                    std::string(msg::name(declared->dtype)) + " " + spec.public_shape(*declared).text() +
                                    ", got " + std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text());
-  return plainly_right(tensor) ? Status() : of_field(check_data(tensor, "input", strings), call, tensor, "");
+  return plainly_right(tensor) ? Status() : of_field(check_data(tensor, "input", lengths), call, tensor, "");
 }
 
 Status too_long(std::string_view name, const std::string& path) {
@@ -223,7 +224,7 @@ size_t string_bytes(const std::vector<msg::Tensor>& tensors) {
   return bytes;
 }
 
-Status check_data(const msg::Tensor& tensor, std::string_view what, Strings strings) {
+Status check_data(const msg::Tensor& tensor, std::string_view what, StringLengths lengths) {
   if (tensor.dtype == DType::kInvalid) return invalid(quoted(what, tensor) + " has no datatype");
   auto elements = tensor.shape.elements();
   if (!elements)
@@ -232,17 +233,17 @@ Status check_data(const msg::Tensor& tensor, std::string_view what, Strings stri
   if (*elements == 0 && around(tensor.shape, Zeros::kPass) > kEmptyMost)
     return invalid(quoted(what, tensor) + ": shape " + tensor.shape.text() +
                    " has no elements, and dimensions that multiply to more than " + std::to_string(kEmptyMost));
-  if (tensor.dtype == DType::kBytes) return check_strings(tensor, *elements, what, strings);
+  if (tensor.dtype == DType::kBytes) return check_strings(tensor, *elements, what, lengths);
   uint64_t bytes;
   if (__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &bytes) || bytes != tensor.data.size())
     return wrong_size(what, tensor, *elements);
   return {};
 }
 
-Status check_outputs(const std::vector<msg::Tensor>& tensors, Strings strings) {
+Status check_outputs(const std::vector<msg::Tensor>& tensors, StringLengths lengths) {
   for (const auto& tensor : tensors) {
     if (plainly_right(tensor)) continue;
-    if (Status status = check_data(tensor, "output", strings); !status.ok()) {
+    if (Status status = check_data(tensor, "output", lengths); !status.ok()) {
       status.code = base::Code::kInternal;
       return status;
     }
@@ -263,13 +264,13 @@ Status check_nesting(const msg::Tensor& tensor, std::string_view what) {
                  std::to_string(kEmptyArraysMost) + " empty arrays as nested numbers; ask for it flat");
 }
 
-Status check_call(const msg::ModelSpec& spec, msg::Call& call, Strings strings) {
+Status check_call(const msg::ModelSpec& spec, msg::Call& call, StringLengths lengths) {
   if (Status status = check_names(call); !status.ok()) return status;
   if (Status status = check_unique(call); !status.ok()) return status;
   for (const auto& tensor : call.inputs) {
     if (spec.any_tensors && plainly_right(tensor)) continue;
-    Status status = spec.any_tensors ? of_field(check_data(tensor, "input", strings), call, tensor, "")
-                                     : check_input(spec, call, tensor, strings);
+    Status status = spec.any_tensors ? of_field(check_data(tensor, "input", lengths), call, tensor, "")
+                                     : check_input(spec, call, tensor, lengths);
     if (!status.ok()) return status;
   }
   if (!spec.any_tensors)

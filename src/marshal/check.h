@@ -1,4 +1,5 @@
-// The checks of every dialect before a Call goes down: the tensors against their own bytes, and against the model.
+// The checks that every dialect makes before it submits a Call: each tensor against its own bytes, and all against the
+// model.
 #pragma once
 
 #include <cstdint>
@@ -12,38 +13,41 @@
 
 namespace weir::marshal {
 
-// Whether the lengths inside BYTES data are read: each of them says where the next one is, so that 60 MB of short
-// strings take a tenth of a second. kPass: a worker has read them (CheckInputs), or will.
-enum class Strings : uint8_t { kCount, kPass };
-// More strings than kManyStrings are for a worker to count: half a millisecond at worst. Who looks at the text of each
-// as well goes by their bytes.
+// Whether the lengths inside BYTES data are checked. They have to be walked one after the other, which takes a tenth of
+// a second for 60 MB of short strings. kSkip: a worker has checked them (CheckInputs), or will.
+enum class StringLengths : uint8_t { kCheck, kSkip };
+// Up to kManyStrings strings are counted on the shard, in half a millisecond at worst; more by a worker. A dialect that
+// also reads the text of each string compares their bytes with kLongStrings instead.
 inline constexpr uint64_t kManyStrings = 64 << 10;
 inline constexpr size_t kLongStrings = size_t(256) << 10;
-uint64_t strings_to_count(const std::vector<msg::Tensor>& tensors);
-size_t string_bytes(const std::vector<msg::Tensor>& tensors);
+uint64_t strings_to_count(const std::vector<msg::Tensor>& tensors);  // an upper bound, from shapes and sizes
+size_t string_bytes(const std::vector<msg::Tensor>& tensors);        // of all BYTES tensors
 
-// Dimensions are >= 0, their product does not overflow, and the bytes are exactly as many as type and shape say (for
-// BYTES: the lengths add up and there are as many elements). Of a tensor without elements the other dimensions multiply
-// to 2^26 at most: its bytes bound nothing, and whoever loops over a dimension, or reduces the empty one, would be at
-// the mercy of a number that somebody wrote. Error: INVALID_ARGUMENT naming `what` ("input") and tensor.
-base::Status check_data(const msg::Tensor& tensor, std::string_view what = "input", Strings strings = Strings::kCount);
+// Checks that the dimensions are >= 0, that their product does not overflow, and that there are exactly as many bytes
+// as type and shape require (for BYTES: that the lengths add up, and that there are as many elements). If a tensor has
+// no elements, the product of its other dimensions must be 2^26 at most: its bytes do not bound them, and code that
+// loops over a dimension, or reduces the empty one, would run as long as a client likes. Error: INVALID_ARGUMENT naming
+// `what`
+// ("input") and the tensor.
+base::Status check_data(const msg::Tensor& tensor, std::string_view what = "input",
+                        StringLengths lengths = StringLengths::kCheck);
 
-// check_data() for each tensor of a model's answer. Error: INTERNAL, since the engine is at fault.
-base::Status check_outputs(const std::vector<msg::Tensor>& tensors, Strings strings = Strings::kCount);
+// Does check_data() for each tensor of a model's answer. Error: INTERNAL, since the engine is at fault.
+base::Status check_outputs(const std::vector<msg::Tensor>& tensors, StringLengths lengths = StringLengths::kCheck);
 
-// The index of the output of that name in a model's answer. Errors: INTERNAL where the model has not made it;
+// Returns the index of the output called `name` in a model's answer. Errors: INTERNAL if the model has not made it;
 // INVALID_ARGUMENT if the model takes any tensors, since then the client has chosen the name.
 base::Result<size_t> find_output(const msg::ModelSpec& spec, const std::vector<msg::Tensor>& tensors,
                                  std::string_view name);
 
-// For writers of nested arrays: [65536,0] is that many pairs of brackets around nothing, and more of them are refused.
-// Error: INVALID_ARGUMENT naming `what` and tensor.
+// Checks that a tensor without elements is not too many empty arrays when it is written as nested arrays: [65536,0] is
+// that many pairs of brackets, the most that are allowed. Error: INVALID_ARGUMENT naming `what` and the tensor.
 base::Status check_nesting(const msg::Tensor& tensor, std::string_view what);
 
-// The Call's inputs and requested outputs against the model: check_data for each, none unknown, none twice, none
-// missing that is not optional, datatypes and shapes as declared, one batch size for all and not above max_batch. Sets
-// call.rows. Names have at most 1024 bytes. A model that takes any tensors gets check_data and unique names only.
-// Errors: INVALID_ARGUMENT naming the tensor, what was expected and what came.
-base::Status check_call(const msg::ModelSpec& spec, msg::Call& call, Strings strings = Strings::kCount);
+// Checks the Call's inputs and requested outputs against the model: check_data() for each input; no name is unknown,
+// twice, or longer than 1024 bytes; no input is missing unless it is optional; datatypes and shapes are as declared;
+// all have the same batch size, which is not above max_batch. Sets call.rows. For a model that takes any tensors only
+// check_data() and the names are checked. Errors: INVALID_ARGUMENT naming the tensor, what was expected and what came.
+base::Status check_call(const msg::ModelSpec& spec, msg::Call& call, StringLengths lengths = StringLengths::kCheck);
 
 }  // namespace weir::marshal

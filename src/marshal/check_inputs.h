@@ -1,4 +1,4 @@
-// CheckInputs: long BYTES inputs of a Call are checked by a worker.
+// CheckInputs: the task in which a worker checks the long BYTES inputs of a Call.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace weir::marshal {
 
-// For a Call that check_call() has found right with Strings::kPass: what that has left out.
+// Checks the lengths that check_call() with StringLengths::kSkip has left out.
 class CheckInputs final : public base::OffloadTask {
  public:
   // Takes the inputs until hand_over().

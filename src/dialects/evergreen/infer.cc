@@ -185,7 +185,7 @@ class Infer final : public ModelAction {
     for (const auto& o : outputs_) all = all || o->name == kAll;
     for (const auto& o : outputs_)
       if (!all && o->name != kStatus) call().outputs.push_back(o->name);
-    Status s = marshal::check_call(spec(), call(), marshal::Strings::kPass);
+    Status s = marshal::check_call(spec(), call(), marshal::StringLengths::kSkip);
     if (s.ok()) s = std::move(prepared.status);
     asked_ = true;
     return s.ok() ? ModelAction::submit() : s;

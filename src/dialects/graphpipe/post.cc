@@ -135,7 +135,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
     for (const auto& name : asked_)
       if (std::find(call.outputs.begin(), call.outputs.end(), name) == call.outputs.end()) call.outputs.push_back(name);
     if (auto s = check_types(spec, call); !s.ok()) return s;
-    if (auto s = marshal::check_call(spec, call, marshal::Strings::kPass); !s.ok()) return s;
+    if (auto s = marshal::check_call(spec, call, marshal::StringLengths::kSkip); !s.ok()) return s;
     if (auto s = check_counts(request, call); !s.ok()) return s;
     call.version = spec.version;
     marshal::set_caller(call, exchange_);
@@ -195,7 +195,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
       order_.push_back(*at);
     }
     for (size_t i = 0; asked_.empty() && i < outputs.tensors.size(); ++i) order_.push_back(i);
-    return marshal::check_outputs(outputs.tensors, marshal::Strings::kPass);
+    return marshal::check_outputs(outputs.tensors, marshal::StringLengths::kSkip);
   }
 
   // This may be destroyed by it.

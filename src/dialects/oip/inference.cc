@@ -50,7 +50,7 @@ Status Inference::submit(Strings strings) {
   msg::Call& call = this->call();
   if (strings == Strings::kUnchecked) {
     const bool is_long = marshal::strings_to_count(call.inputs) > marshal::kManyStrings;
-    const auto check = is_long ? marshal::Strings::kPass : marshal::Strings::kCount;
+    const auto check = is_long ? marshal::StringLengths::kSkip : marshal::StringLengths::kCheck;
     if (Status status = marshal::check_call(served_->spec, call, check); !status.ok()) return status;
     if (is_long) {
       doing_ = Work::kChecking;

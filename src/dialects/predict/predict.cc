@@ -137,7 +137,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
   }
   // The strings inside BYTES are checked where the answer is written.
   static Status check(const std::vector<msg::Tensor>& tensors) {
-    return marshal::check_outputs(tensors, marshal::Strings::kPass);
+    return marshal::check_outputs(tensors, marshal::StringLengths::kSkip);
   }
   // This may be destroyed by it.
   void answer(std::vector<msg::Tensor> tensors) {
