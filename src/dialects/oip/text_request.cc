@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "dialects/oip/infer_options.h"
-#include "marshal/asks_nothing.h"
+#include "marshal/neutral_value.h"
 #include "text/completion.h"
 
 namespace weir::oip {
@@ -93,7 +93,7 @@ class TextMembers {
   bool other(const std::string& name) {
     size_t at = json_.at();
     if (!json_.skip()) return false;
-    return marshal::asks_nothing(json_.since(at)) ||
+    return marshal::is_neutral_value(json_.since(at)) ||
            fields_.refuse(std::string_view(name).substr(0, 64), "no such parameter");
   }
 

@@ -141,7 +141,7 @@ constexpr std::array<std::string_view, 65> kOffered{"model",
                                                     "dimensions",
                                                     "return_token_strs"};
 
-bool asks_nothing(std::string_view value) {
+bool is_neutral_value(std::string_view value) {
   constexpr std::array<std::string_view, 5> kNothing{"null", "false", "\"\"", "[]", "{}"};
   return std::find(kNothing.begin(), kNothing.end(), value) != kNothing.end();
 }
@@ -175,11 +175,11 @@ std::string squeezed(std::string_view value) {
 // Why a member with that value (JSON) is refused; nothing: it may pass, or asks for nothing.
 std::optional<std::string> why_refused(std::string_view member, std::string_view value) {
   std::string text = squeezed(value);
-  const bool nothing = value.size() <= 64 && asks_nothing(text);
+  const bool neutral = value.size() <= 64 && is_neutral_value(text);
   for (const Unoffered& u : kUnoffered) {
     if (u.name != member) continue;
     if (u.neutral == kEvenEmpty) return text == kEvenEmpty ? std::nullopt : std::optional(std::string(u.why));
-    if (nothing || (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral))) return std::nullopt;
+    if (neutral || (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral))) return std::nullopt;
     return std::string(u.why);
   }
   if (std::find(kOffered.begin(), kOffered.end(), member) != kOffered.end()) {

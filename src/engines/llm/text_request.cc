@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "marshal/asks_nothing.h"
 #include "marshal/generation_params.h"
+#include "marshal/neutral_value.h"
 #include "text/processor.h"
 
 namespace weir::llm {
@@ -36,8 +36,8 @@ Status unsupported(std::string_view name) {
   return base::failure(base::Code::kUnimplemented, std::string(name) + " is not supported");
 }
 
-// As marshal::asks_nothing() of JSON.
-bool harmless(const ParamValue& value) {
+// As marshal::is_neutral_value(), which is for JSON.
+bool is_neutral(const ParamValue& value) {
   if (auto* b = std::get_if<bool>(&value)) return !*b;
   if (auto* s = std::get_if<std::string>(&value)) return s->empty() || *s == "0" || *s == "1";
   if (auto* d = std::get_if<double>(&value)) return *d == 0 || *d == 1;
@@ -53,7 +53,7 @@ struct Asked {
 Status take(const std::string& name, const ParamValue& value, Asked& asked) {
   if (const auto* row = marshal::find_param(kTriton, name)) return marshal::read_param(value, *row, name, asked.params);
   if (name == "stream") return marshal::read_flag(value, name, asked.stream);
-  return refuses(name) && !harmless(value) ? unsupported(name) : Status();
+  return refuses(name) && !is_neutral(value) ? unsupported(name) : Status();
 }
 
 const msg::Tensor* input(const msg::Call& call, std::string_view name) {
@@ -94,7 +94,7 @@ Status take_json(const msg::Tensor& tensor, Asked& asked) {
     if (name == "stream") return fields.flag(name, asked.stream);
     size_t at = json.at();
     if (!json.skip()) return false;
-    if (refuses(name) && !marshal::asks_nothing(json.since(at))) refused = unsupported(name);
+    if (refuses(name) && !marshal::is_neutral_value(json.since(at))) refused = unsupported(name);
     return refused.ok();
   }) && json.finish();
   if (good || !refused.ok()) return refused;
