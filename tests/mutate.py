@@ -141,9 +141,9 @@ EQUIVALENT = {
      'constant'): 'what is read behind a part that is refused is thrown away',
     ('src/session/session_id.cc', '!parse(text.substr(kDigits / 2), id.low))', '!parse(text.substr(kDigits / 3), id.low))'):
         'the last 16 digits are what stays of the last 22',
-    ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 0, last_open = 1;'):
+    ('src/marshal/raw_input.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 0, last_open = 1;'):
         'it is set before it is read',
-    ('src/marshal/raw.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 1, last_open = 0;'):
+    ('src/marshal/raw_input.cc', 'size_t open = 0, first_open = 0, last_open = 0;', 'size_t open = 0, first_open = 1, last_open = 0;'):
         'it is set before it is read',
     ('src/generation/lane.cc', 'pthread_setname_np(pthread_self(), "token lane");', 'drop'): 'the name is for debuggers',
     ('src/bus/bus.cc', 'if (due_.front().when < timer_at_) set_timer();', 'if (due_.front().when <= timer_at_) set_timer();'):

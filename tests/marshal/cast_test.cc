@@ -4,7 +4,7 @@
 
 #include "marshal/json_tensor.h"
 #include "marshal/pb_tensor.h"
-#include "marshal/raw.h"
+#include "marshal/raw_input.h"
 #include "support/counted_slabs.h"
 
 namespace weir::marshal {
@@ -154,16 +154,16 @@ TEST(Raw, ABodyIsTheOneInputThatIsNotOptional) {
   spec.name = "m";
   spec.inputs = {{"o", DType::kInt8, {-1}, true, {}}, {"x", DType::kInt8, {-1}, false, {}}};
   msg::Call call;
-  EXPECT_TRUE(place_raw(base::Bytes::copy_of("12"), spec, base::heap(), call).ok());
+  EXPECT_TRUE(set_raw_input(base::Bytes::copy_of("12"), spec, base::heap(), call).ok());
   EXPECT_EQ(call.inputs.at(0).name, "x");
   EXPECT_EQ(call.inputs.at(0).shape.text(), "[2]");
   spec.inputs.push_back({"y", DType::kInt8, {-1}, false, {}});
-  EXPECT_EQ(place_raw(base::Bytes::copy_of("12"), spec, base::heap(), call).text,
+  EXPECT_EQ(set_raw_input(base::Bytes::copy_of("12"), spec, base::heap(), call).text,
             "a raw request needs a model with one input; 'm' has 3");
   for (auto& input : spec.inputs) input.optional = true;
-  EXPECT_FALSE(place_raw(base::Bytes::copy_of("12"), spec, base::heap(), call).ok()) << "which of them?";
+  EXPECT_FALSE(set_raw_input(base::Bytes::copy_of("12"), spec, base::heap(), call).ok()) << "which of them?";
   spec.inputs.resize(1);
-  EXPECT_TRUE(place_raw(base::Bytes::copy_of("12"), spec, base::heap(), call).ok());
+  EXPECT_TRUE(set_raw_input(base::Bytes::copy_of("12"), spec, base::heap(), call).ok());
 }
 
 TEST(Raw, AnElementOfBytesIsACopyInASlab) {
@@ -174,12 +174,12 @@ TEST(Raw, AnElementOfBytesIsACopyInASlab) {
   const std::string text(100'000, 'x');
   {
     msg::Call call;
-    ASSERT_TRUE(place_raw(base::Bytes::copy_of(text), spec, slabs, call).ok());
+    ASSERT_TRUE(set_raw_input(base::Bytes::copy_of(text), spec, slabs, call).ok());
     ASSERT_EQ(call.inputs.at(0).data.size(), text.size() + 4);
     EXPECT_TRUE(call.inputs[0].data.view().substr(4) == text);
     slabs.empty = true;
     msg::Call charged;
-    ASSERT_TRUE(place_raw(base::Bytes::copy_of(text), spec, slabs, charged).ok());
+    ASSERT_TRUE(set_raw_input(base::Bytes::copy_of(text), spec, slabs, charged).ok());
     EXPECT_GE(slabs.memory.held(), text.size()) << "of what is kept for answers";
   }
   EXPECT_EQ(slabs.memory.held(), 0u);
@@ -190,10 +190,10 @@ TEST(Raw, ARemainderIsToldInBytes) {
   spec.name = "m", spec.max_batch = 8;
   spec.inputs = {{"image", DType::kFp32, {64}, false, {}}};
   msg::Call call;
-  EXPECT_EQ(place_raw(base::Bytes::copy_of("x"), spec, base::heap(), call).text,
+  EXPECT_EQ(set_raw_input(base::Bytes::copy_of("x"), spec, base::heap(), call).text,
             "input 'image' is FP32 [-1,64]: the body must have a multiple of 256 bytes, but has 1 byte");
   msg::Call whole;
-  EXPECT_TRUE(place_raw(base::Bytes::copy_of(std::string(512, 'x')), spec, base::heap(), whole).ok());
+  EXPECT_TRUE(set_raw_input(base::Bytes::copy_of(std::string(512, 'x')), spec, base::heap(), whole).ok());
   EXPECT_EQ(whole.inputs.at(0).shape.text(), "[2,64]");
 }
 
@@ -307,7 +307,7 @@ TEST(Raw, TheOneOpenDimensionIsWhatTheBytesMakeIt) {
     spec.name = "m", spec.max_batch = batch;
     spec.inputs = {{"x", dtype, declared, false, {}}};
     msg::Call call;
-    auto status = place_raw(base::Bytes::copy_of(std::string(bytes, 'x')), spec, base::heap(), call);
+    auto status = set_raw_input(base::Bytes::copy_of(std::string(bytes, 'x')), spec, base::heap(), call);
     return status.ok() ? call.inputs.at(0).shape.text() : status.text;
   };
   EXPECT_EQ(shape({2, 3}, 24), "[2,3]");

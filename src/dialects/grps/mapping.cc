@@ -6,7 +6,7 @@
 #include "marshal/cast.h"
 #include "marshal/check.h"
 #include "marshal/json_tensor.h"
-#include "marshal/raw.h"
+#include "marshal/raw_input.h"
 
 namespace weir::grps {
 namespace {
@@ -42,13 +42,13 @@ Status place_text(const Message& message, const msg::ModelSpec& spec, base::Slab
   const msg::TensorSpec* lone = marshal::lone_input(spec);
   if (!lone || lone->dtype != DType::kBytes)
     return invalid("str_data needs a model with one BYTES input" + list_inputs(spec));
-  return marshal::place_raw(message.data, spec, slabs, call);
+  return marshal::set_raw_input(message.data, spec, slabs, call);
 }
 
 Status place_bytes(const Message& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
   if (takes_anything(spec)) return call.inputs.push_back(one_string("bin_data", message.data.view(), slabs)), Status{};
   if (!marshal::lone_input(spec)) return invalid("bin_data needs a model with one input" + list_inputs(spec));
-  return marshal::place_raw(message.data, spec, slabs, call);
+  return marshal::set_raw_input(message.data, spec, slabs, call);
 }
 
 // A lone tensor for a model with one input needs no name and no batch dimension. Beside optional inputs a name that is

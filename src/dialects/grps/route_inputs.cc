@@ -6,7 +6,7 @@
 #include "base/memory_ledger.h"
 #include "dialects/grps/mapping.h"
 #include "dialects/grps/pointer.h"
-#include "marshal/raw.h"
+#include "marshal/raw_input.h"
 #include "wire/text.h"
 
 namespace weir::grps {
@@ -133,7 +133,7 @@ Status RouteInputs::decode(std::string_view source, Value& value) const {
 Status RouteInputs::place(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call) {
   const msg::TensorSpec* declared = spec.input(input);
   bool octets = value.form == Value::BodyKind::kOctets;
-  if (octets && declared) return marshal::place_raw(value.bytes, spec, *declared, slabs_, call);
+  if (octets && declared) return marshal::set_raw_input(value.bytes, spec, *declared, slabs_, call);
   bool text = octets || (value.form == Value::BodyKind::kWord && (!declared || declared->dtype == DType::kBytes));
   if (!text) return place_json(input, value.bytes.view(), spec, call);
   return place_scalar({input, DType::kBytes, {}, marshal::one_element(value.bytes.view(), slabs_)}, spec, slabs_, call);

@@ -6,7 +6,7 @@
 #include "dialects/oip/json_infer.h"
 #include "marshal/call_parameters.h"
 #include "marshal/json_tensor.h"
-#include "marshal/raw.h"
+#include "marshal/raw_input.h"
 
 namespace weir::oip {
 namespace {
@@ -279,7 +279,7 @@ Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& s
 Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call,
                       InferOptions& options) {
   options.form = OutputForm::kBinary;
-  return marshal::place_raw(body, spec, slabs, call);
+  return marshal::set_raw_input(body, spec, slabs, call);
 }
 
 bool is_picture(std::string_view body) {
@@ -297,7 +297,7 @@ Status read_picture_infer(const base::Bytes& body, const msg::ModelSpec& spec, b
     call.outputs.push_back(output.name);
     options.outputs.emplace_back().classes = uint32_t(std::min<size_t>(kPictureClasses, output.labels.size()));
   }
-  return marshal::place_raw(body, spec, slabs, call);
+  return marshal::set_raw_input(body, spec, slabs, call);
 }
 
 }  // namespace weir::oip

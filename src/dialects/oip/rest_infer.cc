@@ -8,7 +8,7 @@
 #include "dialects/oip/json_infer.h"
 #include "dialects/oip/rest.h"
 #include "marshal/json_tensor.h"
-#include "marshal/raw.h"
+#include "marshal/raw_input.h"
 #include "wire/answer_flow.h"
 #include "wire/coding.h"
 #include "wire/offload.h"

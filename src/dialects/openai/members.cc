@@ -183,7 +183,7 @@ std::optional<std::string> why_refused(std::string_view member, std::string_view
     return std::string(u.why);
   }
   if (std::find(kOffered.begin(), kOffered.end(), member) != kOffered.end()) {
-    if (nothing) return std::nullopt;
+    if (neutral) return std::nullopt;
     return "not a parameter of this endpoint";
   }
   // Whatever its value: false may ask for something as well as true does, and a name with a typo asks for nothing.

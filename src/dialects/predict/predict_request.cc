@@ -7,7 +7,7 @@
 #include "base/encoding.h"
 #include "base/memory_ledger.h"
 #include "marshal/json_nested.h"
-#include "marshal/raw.h"
+#include "marshal/raw_input.h"
 #include "marshal/string_block.h"
 
 namespace weir::predict {

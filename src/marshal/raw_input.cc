@@ -1,4 +1,4 @@
-#include "marshal/raw.h"
+#include "marshal/raw_input.h"
 
 #include "base/memory_ledger.h"
 
@@ -37,16 +37,17 @@ base::Bytes one_element(std::string_view text, base::SlabSource& slabs) {
   return block.freeze();
 }
 
-base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+base::Status set_raw_input(const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs,
+                           msg::Call& call) {
   const msg::TensorSpec* lone = lone_input(spec);
   if (!lone)
     return invalid("a raw request needs a model with one input; '" + spec.name + "' has " +
                    std::to_string(spec.inputs.size()));
-  return place_raw(body, spec, *lone, slabs, call);
+  return set_raw_input(body, spec, *lone, slabs, call);
 }
 
-base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, const msg::TensorSpec& declared,
-                       base::SlabSource& slabs, msg::Call& call) {
+base::Status set_raw_input(const base::Bytes& body, const msg::ModelSpec& spec, const msg::TensorSpec& declared,
+                           base::SlabSource& slabs, msg::Call& call) {
   msg::Tensor& tensor = call.inputs.emplace_back();
   tensor.name = declared.name;
   tensor.dtype = declared.dtype;
