@@ -206,7 +206,7 @@ char* put_uncommon(char* to, float value) {
 [[gnu::noinline]] size_t write_uncommon(char*& to, const char* data, size_t n, char behind) {
 #ifdef __x86_64__
   if (has_avx2()) {
-    if (const size_t some = write_run_avx2(to, data, n, behind)) return some;
+    if (const size_t some = write_floats_avx2(to, data, n, behind)) return some;
   }
 #endif
   float value;
@@ -224,7 +224,7 @@ char* write_text(char* to, float value) {
   return end ? end : put_uncommon(to + std::signbit(value), std::abs(value));
 }
 
-size_t write_run(char*& to, const char* data, size_t n, char behind) {
+size_t write_floats(char*& to, const char* data, size_t n, char behind) {
   char* p = to;
   size_t i = 0;
   while (i < n) {

@@ -137,7 +137,7 @@ WEIR_AVX2 size_t run(char*& to, const char* data, size_t n, char behind) {
 
 }  // namespace
 
-size_t write_run_avx2(char*& to, const char* data, size_t n, char behind) { return run(to, data, n, behind); }
+size_t write_floats_avx2(char*& to, const char* data, size_t n, char behind) { return run(to, data, n, behind); }
 
 }  // namespace weir::marshal
 

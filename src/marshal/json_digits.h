@@ -1,4 +1,4 @@
-// The digits of JSON numbers: what json_number.cc and float_run.cc share.
+// Converts the digits of JSON numbers, for json_number.cc and number_run.cc.
 #pragma once
 
 #include <array>

@@ -9,7 +9,7 @@
 
 #include "base/encoding.h"
 #include "base/memory_ledger.h"
-#include "marshal/float_run.h"
+#include "marshal/number_run.h"
 #include "marshal/string_block.h"
 #include "msg/half.h"
 
@@ -192,17 +192,18 @@ template <class T>
   return true;
 }
 
-// Many as read_run() takes them. FP16 and BF16 are read as floats; what is beyond them is not taken, nor what follows.
+// Many as read_numbers() takes them. FP16 and BF16 are read as floats; what is beyond them is not taken, nor what
+// follows.
 template <class T>
 size_t run_of_elements(std::string_view text, T* to, size_t most, size_t* used) {
   if constexpr (std::is_same_v<T, Fp16> || std::is_same_v<T, Bf16>) {
     std::array<float, 64> values;
-    const size_t n = read_run(text, values.data(), std::min(most, values.size()), used);
+    const size_t n = read_numbers(text, values.data(), std::min(most, values.size()), used);
     for (size_t i = 0; i < n; ++i)
-      if (!round_to(values[i], to[i])) return i == 0 ? 0 : read_run(text, values.data(), i, used);
+      if (!round_to(values[i], to[i])) return i == 0 ? 0 : read_numbers(text, values.data(), i, used);
     return n;
   } else {
-    return read_run(text, to, most, used);
+    return read_numbers(text, to, most, used);
   }
 }
 

@@ -109,7 +109,7 @@ void append_floats(std::string& out, std::string_view data, char separator) {
       continue;
     }
     const char* const next = data.data() + done * sizeof(float);
-    const size_t most = std::min(room, count - done), n = write_run(p, next, most, separator);
+    const size_t most = std::min(room, count - done), n = write_floats(p, next, most, separator);
     done += n;
     if (n == most) continue;
     float value;

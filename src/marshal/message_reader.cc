@@ -10,9 +10,9 @@
 #include <set>
 
 #include "base/encoding.h"
-#include "marshal/float_run.h"
 #include "marshal/json_cursor.h"
 #include "marshal/message_output.h"
+#include "marshal/number_run.h"
 #include "marshal/pb_wire.h"
 
 namespace weir::marshal {
@@ -49,14 +49,14 @@ bool ends_clean(std::string_view text, std::string_view decoded) {
          text.substr(text.size() / 4 * 4);
 }
 
-// Appends numbers that come next, as many as read_run() takes and `most` bytes of `out` have room for.
+// Appends numbers that come next, as many as read_numbers() takes and `most` bytes of `out` have room for.
 template <class T>
 size_t append_run(JsonCursor& json, std::string& out, size_t most) {
   std::array<T, 64> values;
   const size_t room = (most - std::min(most, out.size())) / sizeof(T), at = json.at();
   size_t used = 0;
   const std::string_view text{json.since(at).data(), json.left()};
-  const size_t n = read_run(text, values.data(), std::min(room, values.size()), &used);
+  const size_t n = read_numbers(text, values.data(), std::min(room, values.size()), &used);
   json.rewind(at + used);
   out.append(reinterpret_cast<const char*>(values.data()), n * sizeof(T));
   return n;

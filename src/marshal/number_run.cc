@@ -1,6 +1,6 @@
-// Runs of numbers (float_run.h) for any processor: the ways for those that people write most, one for each kind, from
+// Runs of numbers (number_run.h) for any processor: the ways for those that people write most, one for each kind, from
 // the shortest on.
-#include "marshal/float_run.h"
+#include "marshal/number_run.h"
 
 #include <array>
 #include <bit>
@@ -9,7 +9,7 @@
 
 #include "marshal/avx2.h"
 #include "marshal/json_digits.h"
-#include "marshal/run_place.h"
+#include "marshal/number_run_steps.h"
 
 namespace weir::marshal {
 namespace {
@@ -184,34 +184,34 @@ size_t run_of_plain(std::string_view text, T* to, size_t most, size_t* used) {
 
 }  // namespace
 
-size_t read_run(std::string_view text, float* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, float* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, double* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, double* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, int8_t* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, int8_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, int16_t* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, int16_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, int32_t* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, int32_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, int64_t* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, int64_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, uint8_t* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, uint8_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, uint16_t* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, uint16_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, uint32_t* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, uint32_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
-size_t read_run(std::string_view text, uint64_t* to, size_t most, size_t* used) {
+size_t read_numbers(std::string_view text, uint64_t* to, size_t most, size_t* used) {
   return run_of_plain(text, to, most, used);
 }
 

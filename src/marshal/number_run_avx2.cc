@@ -1,4 +1,4 @@
-// Runs of numbers (float_run.h) with AVX2: a number is looked at as a whole, in a window of 16 bytes or in one of 32.
+// Runs of numbers (number_run.h) with AVX2: a number is looked at as a whole, in a window of 16 bytes or in one of 32.
 // No branch depends on how long it is, nor on where its point stands: among numbers as they come, branches that the
 // processor cannot foresee are what takes the time.
 #ifdef __x86_64__
@@ -14,7 +14,7 @@
 
 #include "marshal/avx2.h"
 #include "marshal/json_digits.h"
-#include "marshal/run_place.h"
+#include "marshal/number_run_steps.h"
 
 namespace weir::marshal {
 namespace {

@@ -96,7 +96,7 @@ void expect_same_in_runs(const std::vector<float>& values) {
     std::string expected;
     for (float value : run) expected += text(value) + ";";
     char* end = buffer.data();
-    ASSERT_EQ(write_run(end, reinterpret_cast<const char*>(run.data()), run.size(), ';'), run.size());
+    ASSERT_EQ(write_floats(end, reinterpret_cast<const char*>(run.data()), run.size(), ';'), run.size());
     ASSERT_EQ(std::string(buffer.data(), end), expected);
   }
 }
@@ -120,7 +120,7 @@ TEST(FloatText, OfARunEndsBeforeWhatIsNotFinite) {
   const std::array<float, 4> values{0.123456789F, 0.2123456789F, INFINITY, 1};
   std::array<char, 4 * (kFloatText + 1)> buffer;
   char* end = buffer.data();
-  EXPECT_EQ(write_run(end, reinterpret_cast<const char*>(values.data()), values.size(), ','), 2u);
+  EXPECT_EQ(write_floats(end, reinterpret_cast<const char*>(values.data()), values.size(), ','), 2u);
   EXPECT_EQ(std::string(buffer.data(), end), "0.12345679,0.21234567,");
 }
 

@@ -8,8 +8,8 @@
 #include <random>
 #include <type_traits>
 
-#include "marshal/float_run.h"
 #include "marshal/json_cursor.h"
+#include "marshal/number_run.h"
 #include "support/guarded_text.h"
 
 namespace weir::marshal {
@@ -119,7 +119,7 @@ TEST(JsonNumber, ARunStopsAtWhatItWasAskedForAndAtTheEnd) {
     double to[9] = {-1, -1, -1, -1, -1, -1, -1, -1, -1};
     size_t used = 99;
     const support::GuardedText text(all);
-    EXPECT_EQ(read_run(text.view(), to, most, &used), most);
+    EXPECT_EQ(read_numbers(text.view(), to, most, &used), most);
     EXPECT_EQ(used, most == 0 ? 0 : ends[most - 1]);
     for (size_t i = 0; i < 9; ++i) EXPECT_EQ(to[i], i < most ? values[i] : -1) << most;
   }
@@ -127,7 +127,7 @@ TEST(JsonNumber, ARunStopsAtWhatItWasAskedForAndAtTheEnd) {
     double to[9];
     size_t used = 99;
     const support::GuardedText text(all.substr(0, cut));
-    const size_t n = read_run(text.view(), to, 9, &used);
+    const size_t n = read_numbers(text.view(), to, 9, &used);
     ASSERT_LE(used, cut);
     EXPECT_EQ(n == 0, used == 0);
     for (size_t i = 0; i + 1 < n; ++i) EXPECT_EQ(to[i], values[i]) << cut;
@@ -138,12 +138,12 @@ TEST(JsonNumber, ARunStopsAtWhatItWasAskedForAndAtTheEnd) {
   }
   float one = 0;
   size_t used = 99;
-  EXPECT_EQ(read_run("x", &one, 1, &used), 0u);
+  EXPECT_EQ(read_numbers("x", &one, 1, &used), 0u);
   EXPECT_EQ(used, 0u);
-  EXPECT_EQ(read_run("2:34567, 1.5, 1.5, 1.5, 1.5", &one, 1, &used), 1u);
+  EXPECT_EQ(read_numbers("2:34567, 1.5, 1.5, 1.5, 1.5", &one, 1, &used), 1u);
   EXPECT_EQ(one, 2) << "a colon is no digit";
   EXPECT_EQ(used, 1u);
-  EXPECT_EQ(read_run("2.:34567, 1.5, 1.5, 1.5, 1.5", &one, 1, &used), 0u);
+  EXPECT_EQ(read_numbers("2.:34567, 1.5, 1.5, 1.5, 1.5", &one, 1, &used), 0u);
 }
 
 // The first number of a run, if that is all of `text`. What may not follow a number is seen by whoever reads on.
@@ -151,7 +151,7 @@ template <class T>
 std::optional<T> first_of_run(const std::string& text, const std::string& behind) {
   T out;
   size_t used = 0;
-  if (read_run(text + behind, &out, 1, &used) == 0) return std::nullopt;
+  if (read_numbers(text + behind, &out, 1, &used) == 0) return std::nullopt;
   using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
   EXPECT_TRUE(number<Wide>(text.substr(0, used))) << text;
   if (used != text.size()) return std::nullopt;
@@ -199,7 +199,7 @@ TEST(JsonNumber, OfOneDecimalIsTheSameInARun) {
       const std::string text = sign + std::to_string(n / 10) + "." + std::to_string(n % 10);
       float to[2] = {};
       size_t used = 0;
-      ASSERT_EQ(read_run(text + "," + behind, to, 2, &used), 2u) << text;
+      ASSERT_EQ(read_numbers(text + "," + behind, to, 2, &used), 2u) << text;
       EXPECT_EQ(std::bit_cast<uint32_t>(to[0]), std::bit_cast<uint32_t>(std::strtof(text.c_str(), nullptr))) << text;
       EXPECT_EQ(to[1], 2.5f);
       EXPECT_EQ(used, text.size() + 5);
@@ -207,7 +207,7 @@ TEST(JsonNumber, OfOneDecimalIsTheSameInARun) {
   float to = 0;
   size_t used = 99;
   for (const char* text : {"00.5,", "05.5,", "/.5,", ":.5,", "+.5,", ".5,", "1./,", "1.:,", "1.,", "1..,"})
-    EXPECT_EQ(read_run(text + behind, &to, 1, &used), 0u) << text;
+    EXPECT_EQ(read_numbers(text + behind, &to, 1, &used), 0u) << text;
 }
 
 TEST(JsonNumber, ThatIsWholeIsTheSameInARun) {

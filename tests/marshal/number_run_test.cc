@@ -1,5 +1,5 @@
 // Runs of numbers: each way of reading them gives what a number by itself gives, and takes nothing that is none.
-#include "marshal/float_run.h"
+#include "marshal/number_run.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 #include "marshal/avx2.h"
 #include "marshal/json_cursor.h"
-#include "marshal/run_place.h"
+#include "marshal/number_run_steps.h"
 
 namespace weir::marshal {
 namespace {
@@ -169,7 +169,7 @@ TEST(FloatRun, GoesOverWhiteSpaceBehindCommas) {
     text += "0.5]";
     std::array<float, 101> out;
     size_t used = 0;
-    ASSERT_EQ(read_run(text, out.data(), out.size(), &used), out.size());
+    ASSERT_EQ(read_numbers(text, out.data(), out.size(), &used), out.size());
     EXPECT_EQ(used, text.size() - 1);
     for (int i = 0; i < 100; ++i)
       EXPECT_EQ(out[size_t(i)], std::stof(std::to_string(i % 7) + "." + std::to_string(1000 + i)));

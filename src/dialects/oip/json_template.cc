@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/memory_ledger.h"
-#include "marshal/float_run.h"
+#include "marshal/number_run.h"
 
 namespace weir::oip {
 namespace {
@@ -17,10 +17,10 @@ bool has_plain_runs(msg::DType dtype) {
 
 size_t read_plain_run(msg::DType dtype, std::string_view text, std::byte* to, size_t most, size_t* used) {
   switch (dtype) {
-    case msg::DType::kFp32: return marshal::read_run(text, reinterpret_cast<float*>(to), most, used);
-    case msg::DType::kFp64: return marshal::read_run(text, reinterpret_cast<double*>(to), most, used);
-    case msg::DType::kInt32: return marshal::read_run(text, reinterpret_cast<int32_t*>(to), most, used);
-    case msg::DType::kInt64: return marshal::read_run(text, reinterpret_cast<int64_t*>(to), most, used);
+    case msg::DType::kFp32: return marshal::read_numbers(text, reinterpret_cast<float*>(to), most, used);
+    case msg::DType::kFp64: return marshal::read_numbers(text, reinterpret_cast<double*>(to), most, used);
+    case msg::DType::kInt32: return marshal::read_numbers(text, reinterpret_cast<int32_t*>(to), most, used);
+    case msg::DType::kInt64: return marshal::read_numbers(text, reinterpret_cast<int64_t*>(to), most, used);
     default: return 0;
   }
 }

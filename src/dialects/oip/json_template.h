@@ -51,7 +51,7 @@ class RequestTemplate {
   static constexpr size_t kMostInputs = 4;
 
   // Fills `call`, which has no inputs and outputs, and `options` as the request that was learned has done, with the
-  // numbers of this one. False: the text is another one, or numbers are not plain (marshal/float_run.h), and nothing
+  // numbers of this one. False: the text is another one, or numbers are not plain (marshal/number_run.h), and nothing
   // has happened.
   bool read(std::string_view json, base::SlabSource& slabs, msg::Call& call, InferOptions& options);
   // `json` has been read into `call` and `options`, and the data of its inputs lay at `data`. Learns it if all of them
