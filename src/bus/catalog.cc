@@ -28,8 +28,8 @@ std::string not_ready(std::string_view model, const IndexRow& row) {
 
 base::Status unavailable(std::string_view model, const IndexRow& row) {
   auto text = not_ready(model, row);
-  return soon(row.state) ? base::try_again(Code::kUnavailable, std::move(text))
-                         : failure(Code::kUnavailable, std::move(text));
+  return may_become_ready(row.state) ? base::try_again(Code::kUnavailable, std::move(text))
+                                     : failure(Code::kUnavailable, std::move(text));
 }
 
 base::Status no_model(const Catalog& catalog, std::string_view model, std::string_view version) {
@@ -108,7 +108,7 @@ std::string_view name(ModelState state) {
   return kNames.at(size_t(state));
 }
 
-bool soon(ModelState state) { return state == ModelState::kLoading || state == ModelState::kReturning; }
+bool may_become_ready(ModelState state) { return state == ModelState::kLoading || state == ModelState::kReturning; }
 
 Catalog Catalog::visible_to(const base::ModelScope& visible) const {
   Catalog out;

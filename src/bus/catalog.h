@@ -55,8 +55,8 @@ enum class ModelState : uint8_t {
 // "READY", …: the words of OIP's repository index. It has none for kReturning and kUnloaded: those are "UNAVAILABLE",
 // too.
 std::string_view name(ModelState state);
-// On its way to kReady: worth another try.
-bool soon(ModelState state);
+// Whether the model is being loaded: a request may succeed later.
+bool may_become_ready(ModelState state);
 
 // A row of the repository index; also for versions that are not served.
 struct IndexRow {

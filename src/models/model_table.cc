@@ -236,11 +236,11 @@ base::Result<std::shared_ptr<bus::Served>> ModelTable::find(const std::string& n
   bool coming = false;
   if (found != models_.end()) {
     reason = found->second.reason;
-    coming = found->second.versions.empty() && bus::soon(found->second.state);
+    coming = found->second.versions.empty() && bus::may_become_ready(found->second.state);
     for (const auto& [number, slot] : found->second.versions) {  // ascending
       if (!version.empty() && std::to_string(number) != version) continue;
       if (slot.served) served = slot.stand_in ? slot.stand_in : slot.served;
-      coming = coming || bus::soon(slot.state);
+      coming = coming || bus::may_become_ready(slot.state);
       if (!slot.reason.empty()) reason = slot.reason;
     }
   }
@@ -297,11 +297,12 @@ std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& defau
   FurtherNames::Models named;
   for (auto& [name, model] : models_) {
     auto& its = named[name];
-    its.names = model.names, its.serves = serves(name), its.coming = model.versions.empty() && bus::soon(model.state);
+    its.names = model.names, its.serves = serves(name),
+    its.coming = model.versions.empty() && bus::may_become_ready(model.state);
     if (model.versions.empty()) catalog->index.push_back({name, "", model.state, model.reason});
     for (auto& [version, slot] : model.versions) {
       if (slot.served && slot.adapters.empty()) slot.adapters = adapter_models(slot.served, slot.loaded);
-      its.coming = its.coming || bus::soon(slot.state);
+      its.coming = its.coming || bus::may_become_ready(slot.state);
       catalog->index.push_back({name, std::to_string(version), slot.state, slot.reason});
       if (!slot.served) continue;
       auto& row = catalog->models[name];
