@@ -309,7 +309,7 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   session::Sessions sessions_{bus_, base::ShardId(0), homes_, quota_, session_limits(), metrics_};
   salience::Salience salience_{bus_, rpcs_, sessions_, {}};
   predict::Predict predict_{bus_, router_, slabs_, {1 << 20, [] { return true; }}};
-  openai::Load load_;
+  openai::LoadCounters load_;
   openai::Openai openai_{bus_, router_, load_, {"1", {"/v1"}, 1 << 20, [] { return true; }}};
   evergreen::Evergreen evergreen_{bus_, router_, rpcs_, slabs_, constants().camel, {}, nullptr, &byte_quota_};
   ops::Health health_{*this};

@@ -16,7 +16,7 @@ namespace {
 namespace setting = base::setting;
 
 struct MountedOpenai final : dialects::Mounted {
-  MountedOpenai(const dialects::ShardServices& shard, Load& load, Options options)
+  MountedOpenai(const dialects::ShardServices& shard, LoadCounters& load, Options options)
       : openai(shard.bus, shard.router, load, std::move(options)) {}
 
   Openai openai;
@@ -72,7 +72,7 @@ class OpenaiDialect final : public dialects::Dialect {
   Options options_;
   std::vector<std::string> keys_;  // as they are set
   std::string keys_file_;          // one per line
-  Load load_;                      // of all shards, as the next
+  LoadCounters load_;              // of all shards, as the next
   base::Duration response_ttl_ = std::chrono::hours(1);
   uint64_t response_memory_ = uint64_t(256) << 20;
   std::optional<responses::StoredResponses> stored_;

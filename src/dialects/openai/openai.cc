@@ -303,7 +303,7 @@ void prepare_jobs(OpenAiState& state) {
 
 }  // namespace
 
-Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
+Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options options)
     : parts_(new Parts{OpenAiState{bus, load, std::move(options), 0}, {}}) {
   OpenAiState& state = parts_->state;
   auto now = bus.env().wall().time_since_epoch();

@@ -58,8 +58,8 @@ struct Options {
   base::ShardId shard{};
 };
 
-// The numbers that all shards share.
-struct Load {
+// The counters that all shards share. Any thread.
+struct LoadCounters {
   std::atomic<int64_t> running{0};       // requests for text under way
   std::atomic<uint64_t> cache_epoch{0};  // how often the cache of prompts was flushed
 };
@@ -67,7 +67,7 @@ struct Load {
 class Openai {
  public:
   // All borrowed; they outlive every Exchange of the router. `load` is shared by all shards.
-  Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options);
+  Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options options);
   ~Openai();
 
  private:

@@ -18,7 +18,7 @@ inline constexpr std::string_view kOllama = "ollama", kAnthropic = "anthropic", 
 
 struct OpenAiState {
   bus::Bus& bus;
-  Load& load;
+  LoadCounters& load;
   Options options;
   int64_t created = 0;                           // Unix seconds: when this server came up
   base::TimerId forgets = base::TimerId::kNone;  // stored responses whose time is over

@@ -114,7 +114,7 @@ class OpenaiBench : public testing::Test {
   wire::Router router{env};
   bus::Bus bus{env, base::ShardId{0}, [] {}};
   support::ScriptedModels models;
-  Load load;
+  LoadCounters load;
   Options options;
   std::unique_ptr<Openai> openai;
 };

@@ -21,7 +21,7 @@
 namespace weir::openai::chats {
 namespace {
 
-using responses::Made;
+using responses::JsonOrError;
 using responses::Page;
 using responses::StoredKind;
 using responses::StoredResponse;
@@ -191,7 +191,7 @@ void list_messages(OpenAiState& state, Exchange& exchange, const wire::PathArgs&
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, messages))
     return respond(exchange, refuse(wire::no_room_for_answer()));
   const size_t bytes = messages.size();
-  responses::answer_made(state, exchange, bytes, [id, messages, page = *std::move(page)] {
+  responses::answer_json(state, exchange, bytes, [id, messages, page = *std::move(page)] {
     responses::Objects all;
     const OrderedJson said = OrderedJson::parse('[' + std::string(messages.view()) + ']', nullptr, false);
     for (size_t i = 0; i < said.size(); ++i) {

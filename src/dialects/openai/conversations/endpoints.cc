@@ -20,7 +20,7 @@
 namespace weir::openai::conversations {
 namespace {
 
-using responses::Made;
+using responses::JsonOrError;
 using responses::StoredKind;
 using responses::StoredResponse;
 using wire::Exchange;
@@ -154,10 +154,10 @@ std::optional<base::Bytes> charged_items(OpenAiState& state, Exchange& exchange,
 }
 
 void with_items(OpenAiState& state, Exchange& exchange, const std::string& id,
-                std::function<Made(const base::Bytes&)> make) {
+                std::function<JsonOrError(const base::Bytes&)> make) {
   const auto items = charged_items(state, exchange, id);
   if (!items) return;
-  responses::answer_made(state, exchange, items->size(),
+  responses::answer_json(state, exchange, items->size(),
                          [items = *items, make = std::move(make)] { return make(items); });
 }
 
@@ -217,7 +217,7 @@ void cut_out(OpenAiState& state, Exchange& exchange, const base::Bytes& seen, Pl
 // The item is looked for by a worker where the conversation is long.
 void delete_sought(OpenAiState& state, Exchange& exchange, Sought sought) {
   constexpr int kMostLooks = 3;
-  if (++sought.looks > kMostLooks) return respond(exchange, responses::others_change_it());
+  if (++sought.looks > kMostLooks) return respond(exchange, responses::edit_conflict());
   const auto items = charged_items(state, exchange, sought.conversation);
   if (!items) return;
   read_text<Place>(
@@ -335,8 +335,8 @@ void show_item(OpenAiState& state, Exchange& exchange, const wire::PathArgs& arg
   with_items(state, exchange, std::string(args["conversation"]),
              [id = std::string(args["item"])](const base::Bytes& items) {
                for (const ListedItem& item : items_of(items.view()))
-                 if (item.id == id) return Made{{}, std::string(item.json)};
-               return Made{no_such_item(), {}};
+                 if (item.id == id) return JsonOrError{{}, std::string(item.json)};
+               return JsonOrError{no_such_item(), {}};
              });
 }
 

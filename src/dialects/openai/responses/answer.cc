@@ -104,7 +104,7 @@ class ResponseAnswer final : public Answer {
       });
       return;
     }
-    if (const ApiError bad = added.value_or(others_change_it()); !bad.ok()) return failed(bad);
+    if (const ApiError bad = added.value_or(edit_conflict()); !bad.ok()) return failed(bad);
     std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
     request_.store ? store(std::move(response), how) : finish(std::move(response), how);
   }
@@ -229,7 +229,7 @@ class ResponseAnswer final : public Answer {
   void add_item(std::string& events) {
     constexpr size_t kHeld = 256;  // what an item holds beside its text
     Item& item = items_.back();
-    item.id = item_id(words_of(item).prefix, id_, items_.size() - 1);
+    item.id = item_id(names_of(item).prefix, id_, items_.size() - 1);
     held_ += kHeld + item.name.size();
     cuts_.items.emplace_back();
     open_ = true;
@@ -254,7 +254,7 @@ class ResponseAnswer final : public Answer {
     std::string data = part_place();
     add_string(data, "delta", text);
     if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + logprobs + ']';
-    add_event(events, std::string(words_of(item).delta) + ".delta", data);
+    add_event(events, std::string(names_of(item).delta) + ".delta", data);
   }
   void end_item(Progress how, std::string& events) {
     if (!std::exchange(open_, false)) return;
@@ -266,7 +266,7 @@ class ResponseAnswer final : public Answer {
     add_string(data, custom ? "input" : item.calls() ? "arguments" : "text", custom ? item.input : item.text);
     if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + item.logprobs + ']';
     if (item.kind == Item::Kind::kCall) add_string(data, "name", client_name(item));
-    add_event(events, std::string(words_of(item).delta) + ".done", data);
+    add_event(events, std::string(names_of(item).delta) + ".done", data);
     if (!item.calls()) add_part_event(events, "response.content_part.done", item.text);
     data = place();
     data += ",\"item\":";
@@ -280,7 +280,7 @@ class ResponseAnswer final : public Answer {
     if (!request_.stream || item.input.empty()) return;
     std::string data = part_place();
     add_string(data, "delta", item.input);
-    add_event(events, std::string(words_of(item).delta) + ".delta", data);
+    add_event(events, std::string(names_of(item).delta) + ".delta", data);
   }
 
   // ---- Events

@@ -1,10 +1,11 @@
-// Responses that nobody waits for (`background: true`): the client has the response's id at once, asks for it until it
-// is over, and may cancel it.
+// Background responses (`background: true`): the client gets the response's id at once, polls it until it is complete,
+// and may cancel it.
 //
-// The request is put to the router once more, by an Exchange without a connection, under whoever asked and as one more
-// of his requests; the code that answers live ones makes the response and stores it. Where that is refused for now
-// (429, 503), it waits and is tried again, for openai.response_ttl. Until it is over it is known here, and to the
-// journal (put_off.h), by which it outlives its process. Without one it ends with that.
+// The request is sent to the router a second time, by an Exchange without a connection, on behalf of the same client
+// and counted as one more of its requests; the code that answers live requests makes the response and stores it. If
+// that is refused for now (429, 503), it is tried again, for openai.response_ttl. Until it is complete the response is
+// known here, and to the journal (put_off.h), so that it survives the end of its process. Without a journal it ends
+// with the process.
 #pragma once
 
 #include <functional>
@@ -20,10 +21,10 @@
 
 namespace weir::openai::responses {
 
-// Those under way, of all shards. Any thread.
+// The background responses that are being made, of all shards. Any thread.
 class BackgroundResponses {
  public:
-  static constexpr size_t kMost = 256;  // of all; a tenant has a quarter
+  static constexpr size_t kMost = 256;  // of all tenants; one may have a quarter of them
 
   struct Run {
     uint64_t tenant = 0;
@@ -42,18 +43,18 @@ class BackgroundResponses {
   std::string queued(const std::string& id) const;
   // The same without what its client sent.
   std::string brief(const std::string& id) const;
-  // As it is now. Nothing: there is no such run.
+  // The run as it is now; nothing: there is no such run.
   std::optional<Run> run(const std::string& id) const;
-  // Neither over nor stopped.
+  // Whether the run is neither over nor stopped.
   bool goes_on(const std::string& id) const;
   // Whether one of the tenant's runs has that id.
   bool has(uint64_t tenant, const std::string& id) const;
   // The response as it is for now: JSON. Nothing: none of the tenant's runs has that id.
   std::optional<std::string> find(uint64_t tenant, const std::string& id) const;
   enum class Ending : uint8_t { kCancelled, kForgotten };
-  // Stops it; the response as it is then.
+  // Stops the run. Returns the response as it is then; nothing: none of the tenant's runs has that id.
   std::optional<std::string> stop(uint64_t tenant, const std::string& id, Ending ending);
-  // It is over.
+  // Removes a run that is over, and returns it.
   std::optional<Run> end(const std::string& id);
 
  private:
@@ -61,17 +62,17 @@ class BackgroundResponses {
   std::map<std::string, Run> runs_;
 };
 
-// Begins the request's response and answers with it as it is now, or with its events.
+// Begins to make the response, and answers the request with it as it is now, or with its events if the request streams.
 void begin_in_background(OpenAiState& state, wire::Exchange& exchange, const Request& request);
-// The field by which a second request shows which response it makes: a line of a head. Nobody else can show it, nor
-// another process.
+// Returns the header line by which the second request shows which response it makes. Its value is secret, so that no
+// client can send it, and differs with each process.
 std::string token_field(const std::string& id);
-// The id of the response that the exchange makes; empty: it is nobody's in the background.
+// Returns the id of the background response that the exchange makes; empty: it makes none.
 std::string background_id(const wire::Exchange& exchange);
 
-// A response that is not over, which may be megabytes, with another status. `error`: JSON.
+// Returns the response `queued`, which may be megabytes of JSON, with another status. `error`: JSON.
 std::string with_status(std::string_view queued, std::string_view status, std::string_view error);
-// Why an answer that is no response is none: JSON.
+// Returns the error (JSON) of an outcome that is not a response.
 std::string error_of(const jobs::Outcome& outcome);
 
 }  // namespace weir::openai::responses

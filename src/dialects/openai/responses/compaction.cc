@@ -123,14 +123,15 @@ ApiError read_compaction(std::string_view text, const StoredView& stored, Reques
 }
 
 void compact(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  follow(state, exchange, {read_compaction, [](OpenAiState& there, Exchange& x, Request&& request) {
-                             auto [served, error] = find_model(there, x, request.model, bus::Needs::kTokens);
-                             if (!error.ok()) return respond(x, error);
-                             const size_t bytes = prompt_bytes(x, request);
-                             auto task = std::make_unique<CompactionTask>(
-                                 std::move(request), x, *served, "resp_" + openai::random_id(there.bus, kIdDigits));
-                             perform(there, x, *served, std::move(task), bytes);
-                           }});
+  read_with_references(state, exchange,
+                       {read_compaction, [](OpenAiState& there, Exchange& x, Request&& request) {
+                          auto [served, error] = find_model(there, x, request.model, bus::Needs::kTokens);
+                          if (!error.ok()) return respond(x, error);
+                          const size_t bytes = prompt_bytes(x, request);
+                          auto task = std::make_unique<CompactionTask>(
+                              std::move(request), x, *served, "resp_" + openai::random_id(there.bus, kIdDigits));
+                          perform(there, x, *served, std::move(task), bytes);
+                        }});
 }
 
 }  // namespace weir::openai::responses

@@ -40,7 +40,7 @@ class LaterTries final : public wire::ExchangeListener {
     auto done = try_edit(state_, exchange_, id_, kind_, change_);
     if (!done && ++tries_ < kMostTries) return arm();
     const auto then = std::move(then_);  // it may destroy this
-    then(done ? *std::move(done) : others_change_it());
+    then(done ? *std::move(done) : edit_conflict());
   }
 
   OpenAiState& state_;
@@ -84,7 +84,7 @@ std::optional<ApiError> try_edit(const OpenAiState& state, const Exchange& excha
   return std::nullopt;
 }
 
-ApiError others_change_it() { return refuse(base::try_again(base::Code::kAborted, "others change it; try again")); }
+ApiError edit_conflict() { return refuse(base::try_again(base::Code::kAborted, "others change it; try again")); }
 
 void edit_stored(OpenAiState& state, Exchange& exchange, const std::string& id, StoredKind kind, Edit change,
                  std::function<void(ApiError)> then) {

@@ -1,4 +1,5 @@
-// Changes of what is stored, which clients may make: of conversations, and the metadata of chat completions.
+// Changes that clients may make to stored objects: to conversations, and to the metadata of chat completions. Objects
+// of other tenants are not found.
 #pragma once
 
 #include <functional>
@@ -13,32 +14,32 @@
 
 namespace weir::openai::responses {
 
-// The client's, as it is now.
+// Returns the client's object with that id, as it is now; nothing: it has none.
 std::optional<StoredResponse> find_stored(const OpenAiState& state, const wire::Exchange& exchange,
                                           const std::string& id, StoredKind kind);
-// False: the client has none.
+// Deletes the client's object. False: it has none with that id.
 bool remove_stored(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id, StoredKind kind);
 
-// Changes the client's. Errors: of `change`; NOT_FOUND; INVALID_ARGUMENT with the code kTooLarge. Nothing: others have
-// changed it at the same time. It may be tried again, with what they have made, in another turn of the loop: a try
-// copies up to StoredResponses::kMostBytes.
+// Applies `change` to the client's object. Errors: those of `change`; NOT_FOUND; INVALID_ARGUMENT with the code
+// kTooLarge. Returns nothing if another request has changed it at the same time: it may be tried again, in another turn
+// of the loop, since each try copies up to StoredResponses::kMostBytes.
 inline constexpr std::string_view kTooLarge = "too_large";
 using Edit = std::function<ApiError(StoredResponse&)>;
 std::optional<ApiError> try_edit(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id,
                                  StoredKind kind, const Edit& change);
 inline constexpr int kMostTries = 16;
-ApiError others_change_it();  // ABORTED
+ApiError edit_conflict();  // ABORTED
 
-// Tries as often, and calls `then` once with what came of it, now or later, unless the exchange ends before. Later the
-// exchange has another ExchangeListener.
+// Calls try_edit() up to kMostTries times, and then `then`, once, with the outcome, now or in a later turn, unless the
+// exchange ends before. If it is later, the exchange has another ExchangeListener.
 void edit_stored(OpenAiState& state, wire::Exchange& exchange, const std::string& id, StoredKind kind, Edit change,
                  std::function<void(ApiError)> then);
 
-// `metadata` of what is kept: null, or an object of at most 16 texts. Errors: 400.
+// Checks the `metadata` of an object that is to be stored: null, or an object of at most 16 strings. Errors: 400.
 ApiError check_metadata(const OrderedJson* metadata);
-// The metadata of a body that has nothing else, as JSON. Any thread. Errors: 400.
+// Reads a body whose only member is `metadata`, into `out` as JSON. Any thread. Errors: 400.
 ApiError read_metadata(std::string_view body, std::string& out);
-// `object` (JSON), whose last member the metadata are or become.
+// Returns `object` (JSON) with `metadata` as its last member, in the place of those that it has.
 std::string with_metadata(std::string_view object, std::string_view metadata);
 
 }  // namespace weir::openai::responses

@@ -30,22 +30,22 @@ bool charge(Exchange& exchange, base::Bytes& text) {
   return base::charge(exchange.memory(), base::MemoryKind::kInput, text);
 }
 
-void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Course course,
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request, RequestSteps steps,
            std::optional<base::Bytes> conversation);
 
-void read(OpenAiState& state, Exchange& exchange, const StoredView& view, Course course, size_t more = 0) {
+void read(OpenAiState& state, Exchange& exchange, const StoredView& view, RequestSteps steps, size_t more = 0) {
   read_body<Request>(
       state, exchange,
-      [view, course](std::string_view body, Request& request) { return course.read(body, view, request); },
-      [course, conversation = view.conversation](OpenAiState& there, Exchange& x, Request&& request) {
-        go_on(there, x, std::move(request), course, conversation);
+      [view, steps](std::string_view body, Request& request) { return steps.read(body, view, request); },
+      [steps, conversation = view.conversation](OpenAiState& there, Exchange& x, Request&& request) {
+        go_on(there, x, std::move(request), steps, conversation);
       },
       more);
 }
 
 // Responses that items of a body refer to, on the way.
 struct Lookup {
-  Course course;
+  RequestSteps steps;
   std::optional<base::Bytes> conversation;
   std::vector<std::string> wanted;
   Referenced found;
@@ -56,7 +56,7 @@ void read_again(OpenAiState& state, Exchange& exchange, const std::shared_ptr<Lo
   StoredView view = stored_view(state, exchange);
   if (!lookup->found.empty()) view.referenced = {lookup, &lookup->found};
   view.conversation = lookup->conversation;
-  read(state, exchange, std::move(view), lookup->course, lookup->bytes);
+  read(state, exchange, std::move(view), lookup->steps, lookup->bytes);
 }
 
 // One after the other, so that no more than one question of a request is with the other nodes.
@@ -85,11 +85,11 @@ std::optional<base::Bytes> items_of_conversation(OpenAiState& state, Exchange& e
 }
 
 // Behind the conversation and the responses that it names, which other nodes may have.
-void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Course course,
+void go_on(OpenAiState& state, Exchange& exchange, Request&& request, RequestSteps steps,
            std::optional<base::Bytes> conversation) {
   if (!request.conversation.empty() && !conversation) {
     auto lookup = std::make_shared<Lookup>();
-    lookup->course = course;
+    lookup->steps = steps;
     lookup->conversation = items_of_conversation(state, exchange, request.conversation);
     if (!lookup->conversation) return;
     lookup->bytes = lookup->conversation->size();
@@ -97,22 +97,22 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request, Course cou
   }
   if (!request.references.empty()) {
     auto lookup = std::make_shared<Lookup>();
-    lookup->course = course;
+    lookup->steps = steps;
     lookup->bytes = conversation ? conversation->size() : 0;
     lookup->conversation = std::move(conversation);
     lookup->wanted = std::move(request.references);
     return find_referenced(state, exchange, std::move(lookup));
   }
-  if (request.previous.empty()) return course.next(state, exchange, std::move(request));
+  if (request.previous.empty()) return steps.next(state, exchange, std::move(request));
   auto waiting = std::make_shared<Request>(std::move(request));
   const std::string id = waiting->previous;
   find_turns(state, exchange, id,
-             [&state, &exchange, waiting, course](base::Result<std::optional<StoredResponse>> found) {
+             [&state, &exchange, waiting, steps](base::Result<std::optional<StoredResponse>> found) {
                if (!found) return respond(exchange, {found.error(), "previous_response_id", {}});
                if (ApiError bad = check_previous(*found); !bad.ok()) return respond(exchange, bad);
                waiting->earlier = std::move((*found)->turns);
                if (!charge(exchange, waiting->earlier)) return respond(exchange, refuse(wire::no_room_for_answer()));
-               course.next(state, exchange, std::move(*waiting));
+               steps.next(state, exchange, std::move(*waiting));
              });
 }
 
@@ -164,35 +164,35 @@ void answer_job(OpenAiState& state, Exchange& exchange, Request&& request) {
   });
 }
 
-void follow(OpenAiState& state, Exchange& exchange, Course course) {
-  read(state, exchange, stored_view(state, exchange), course);
+void read_with_references(OpenAiState& state, Exchange& exchange, RequestSteps steps) {
+  read(state, exchange, stored_view(state, exchange), steps);
 }
 
 void create(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  follow(state, exchange,
-         {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
-            auto [served, error] = find_model(there, x, request.model, bus::Needs::kTokens);
-            if (!error.ok()) return respond(x, error);
-            if (!request.conversation.empty())
-              if (ApiError bad = conversations::check_room(there, x, request.conversation, request.new_items);
-                  !bad.ok())
-                return respond(x, bad);
-            repeat_defaults(served->spec.text->defaults, request);
-            if (request.background) request.response_id = background_id(x);
-            if (request.background && request.response_id.empty()) return begin_in_background(there, x, request);
-            if (request.background) request.stream = false;  // its client's stream is replay.h's
-            if (request.background) return answer_job(there, x, std::move(request));
-            answer(there, x, Kind::kChat, std::move(request), response_answer);
-          }});
+  read_with_references(
+      state, exchange,
+      {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
+         auto [served, error] = find_model(there, x, request.model, bus::Needs::kTokens);
+         if (!error.ok()) return respond(x, error);
+         if (!request.conversation.empty())
+           if (ApiError bad = conversations::check_room(there, x, request.conversation, request.new_items); !bad.ok())
+             return respond(x, bad);
+         repeat_defaults(served->spec.text->defaults, request);
+         if (request.background) request.response_id = background_id(x);
+         if (request.background && request.response_id.empty()) return begin_in_background(there, x, request);
+         if (request.background) request.stream = false;  // its client's stream is replay.h's
+         if (request.background) return answer_job(there, x, std::move(request));
+         answer(there, x, Kind::kChat, std::move(request), response_answer);
+       }});
 }
 
 void count_input(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  follow(state, exchange, {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
-                             count_prompt(there, x, std::move(request), [](size_t tokens) {
-                               return R"({"object":"response.input_tokens","input_tokens":)" + std::to_string(tokens) +
-                                      '}';
-                             });
-                           }});
+  read_with_references(state, exchange, {read_response, [](OpenAiState& there, Exchange& x, Request&& request) {
+                                           count_prompt(there, x, std::move(request), [](size_t tokens) {
+                                             return R"({"object":"response.input_tokens","input_tokens":)" +
+                                                    std::to_string(tokens) + '}';
+                                           });
+                                         }});
 }
 
 void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
@@ -248,7 +248,7 @@ void list_input_items(OpenAiState& state, Exchange& exchange, const wire::PathAr
     if (!charge(exchange, stored.turns) || !charge(exchange, stored.response))
       return respond(exchange, refuse(wire::no_room_for_answer()));
     const size_t bytes = stored.turns.size() + stored.response.size();
-    answer_made(state, exchange, bytes, [id, stored, page] {
+    answer_json(state, exchange, bytes, [id, stored, page] {
       return make_page(input_items(id, stored.turns.view(), stored.response.view()), page);
     });
   });

@@ -1,5 +1,5 @@
-// Streams of responses in the background that are not over: the first events, life signs, and the others once it is
-// over (replay.h).
+// Streams of background responses that are still being made: the first events, then comments that keep the connection
+// alive, and all other events once the response is complete (replay.h).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace weir::openai::responses {
 
-// Streams of one shard whose responses others make: each asks the journal once a second. A tenant has a quarter.
+// The most streams on one shard of responses that other processes make; each asks the journal once a second. One tenant
+// may have a quarter of them.
 inline constexpr size_t kMostFollowers = 256;
 
-// Waits for a response that this process makes. `so_far`: JSON.
+// Streams a response that this process makes. `so_far`: the response as it is now, as JSON.
 void follow_here(OpenAiState& state, wire::Exchange& exchange, const std::string& id, int64_t after,
                  std::string_view so_far);
-// For one that the journal says is under way. Where there are too many of them, or this process ends, the stream ends,
-// or is 503.
+// The same for a response that another process makes, as the journal says. If there are too many such streams, or this
+// process shuts down, the stream ends, or the request is answered 503.
 void follow_elsewhere(OpenAiState& state, wire::Exchange& exchange, const std::string& id, int64_t after,
                       std::string_view so_far);
 

@@ -1,4 +1,4 @@
-// Items of stored responses: found by their ids, and listed. Any thread.
+// Finds items of stored responses by their ids, and lists them. Any thread.
 #pragma once
 
 #include <map>
@@ -16,19 +16,19 @@ namespace weir::openai::responses {
 // item's number.
 inline constexpr size_t kIdDigits = 24;
 std::string item_id(std::string_view prefix, std::string_view response_id, size_t number);
-// The id of the response that the item is in; empty: it is no id of an item.
+// Returns the id of the response that the item is in; empty: `item_id` is not the id of an item.
 std::string response_of(std::string_view item_id);
 
-// The responses that references of a body lead to, by their ids, as JSON. Empty: there is none.
+// The responses (JSON) that references of a body need, by their ids; empty text: there is no such response.
 using Referenced = std::map<std::string, base::Bytes>;
 inline constexpr size_t kMostReferenced = 256;                    // responses
 inline constexpr size_t kMostReferencedBytes = size_t(16) << 20;  // of items, and of the responses
 
-// Finds items in the output of `responses`, which outlive it.
+// Finds items in the outputs of `responses`, which are borrowed.
 class ReferencedItems {
  public:
   explicit ReferencedItems(const Referenced& responses) : responses_(responses) {}
-  // Nothing: there is none, or together they are longer than kMostReferencedBytes.
+  // Returns nothing if there is no such item, or if all that were found are longer than kMostReferencedBytes together.
   std::optional<OrderedJson> find(const std::string& id);
 
  private:
@@ -40,8 +40,8 @@ class ReferencedItems {
   size_t bytes_ = 0;
 };
 
-// The turns of a stored response without its own answer, as the items of its input, each with its id. Calls have the
-// names and the kinds of the response's tools.
+// Returns the input items of a stored response, each with its id: they are made from its turns, without its own answer.
+// Calls get the names and kinds of the response's tools.
 std::vector<std::pair<std::string, std::string>> input_items(std::string_view response_id, std::string_view turns,
                                                              std::string_view response);
 

@@ -14,7 +14,7 @@ using wire::Exchange;
 
 class MakeAnswerTask final : public base::OffloadTask {
  public:
-  explicit MakeAnswerTask(std::function<Made()> make) : make_(std::move(make)) {}
+  explicit MakeAnswerTask(std::function<JsonOrError()> make) : make_(std::move(make)) {}
 
   void run() override {
     const auto thrown = base::attempt("making an answer of what is stored", [this] { made_ = make_(); });
@@ -25,8 +25,8 @@ class MakeAnswerTask final : public base::OffloadTask {
   }
 
  private:
-  const std::function<Made()> make_;
-  Made made_;
+  const std::function<JsonOrError()> make_;
+  JsonOrError made_;
 };
 
 }  // namespace
@@ -40,7 +40,7 @@ std::optional<Page> read_page(Exchange& exchange, jobs::FileOrder usual) {
   return Page{*limit, said ? *order : usual, exchange.request().query_value("after")};
 }
 
-Made make_page(Objects objects, const Page& page) {
+JsonOrError make_page(Objects objects, const Page& page) {
   if (page.order == jobs::FileOrder::kNewestFirst) std::reverse(objects.begin(), objects.end());
   if (!page.after.empty()) {
     const auto last =
@@ -51,7 +51,7 @@ Made make_page(Objects objects, const Page& page) {
   return {{}, batches::list_json(objects, page.limit)};
 }
 
-void answer_made(OpenAiState& state, Exchange& exchange, size_t bytes, std::function<Made()> make) {
+void answer_json(OpenAiState& state, Exchange& exchange, size_t bytes, std::function<JsonOrError()> make) {
   auto task = std::make_unique<MakeAnswerTask>(std::move(make));
   if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
   wire::run_on_worker(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,

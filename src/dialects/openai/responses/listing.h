@@ -12,25 +12,26 @@
 
 namespace weir::openai::responses {
 
-// Which objects of a list are asked for.
+// The part of a list that a request asks for.
 struct Page {
   size_t limit = 0;
   jobs::FileOrder order = jobs::FileOrder::kNewestFirst;
   std::string after;  // an id; empty: from the beginning
 };
-// Reads `limit`, `order` and `after`; nothing, and the request is answered, where they are something else.
+// Reads `limit`, `order` and `after` from the query; `usual` is the order if it names none. Returns nothing if one of
+// them is invalid: then the request has been answered.
 std::optional<Page> read_page(wire::Exchange& exchange, jobs::FileOrder usual);
 
 using Objects = std::vector<std::pair<std::string, std::string>>;  // ids and JSON, the oldest first
-struct Made {
+struct JsonOrError {
   ApiError error;
   std::string json;
 };
-// Any thread. Errors: 400 where no object has the id `page.after`.
-Made make_page(Objects objects, const Page& page);
+// Makes one page of a list. Any thread. Errors: 400 where no object has the id `page.after`.
+JsonOrError make_page(Objects objects, const Page& page);
 
-// Answers with what `make` makes of `bytes` of text: here where they are few, else a worker runs it. What it needs is
-// its own.
-void answer_made(OpenAiState& state, wire::Exchange& exchange, size_t bytes, std::function<Made()> make);
+// Answers with the JSON that `make` returns. It runs on the shard if `bytes` of text are to be worked on and they are
+// few, else on a worker: it must own all that it uses.
+void answer_json(OpenAiState& state, wire::Exchange& exchange, size_t bytes, std::function<JsonOrError()> make);
 
 }  // namespace weir::openai::responses

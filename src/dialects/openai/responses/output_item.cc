@@ -5,13 +5,13 @@
 namespace weir::openai::responses {
 namespace {
 
-constexpr ItemWords kItemWords[] = {{"rs_", "reasoning", "reasoning_text", "response.reasoning_text"},
+constexpr ItemNames kItemNames[] = {{"rs_", "reasoning", "reasoning_text", "response.reasoning_text"},
                                     {"msg_", "message", "output_text", "response.output_text"},
                                     {"fc_", "function_call", "", "response.function_call_arguments"},
                                     {"ctc_", "custom_tool_call", "", "response.custom_tool_call_input"}};
 }  // namespace
 
-const ItemWords& words_of(const Item& item) { return kItemWords[size_t(item.kind)]; }
+const ItemNames& names_of(const Item& item) { return kItemNames[size_t(item.kind)]; }
 
 void add_string(std::string& out, std::string_view name, std::string_view value) {
   ((out += ",\"") += name) += "\":";
@@ -20,7 +20,7 @@ void add_string(std::string& out, std::string_view name, std::string_view value)
 
 void write_part(std::string& out, const Item& item, std::string_view text) {
   out += "{\"type\":\"";
-  out += words_of(item).part;
+  out += names_of(item).part;
   out += '"';
   add_string(out, "text", text);
   if (item.kind == Item::Kind::kMessage)
@@ -33,7 +33,7 @@ std::string_view client_name(const Item& item) { return item.tool ? item.tool->n
 void write_item(std::string& out, const Item& item, Progress progress) {
   constexpr std::string_view kStatus[] = {"in_progress", "incomplete", "completed"};
   out += "{\"type\":\"";
-  out += words_of(item).type;
+  out += names_of(item).type;
   out += '"';
   add_string(out, "id", item.id);
   add_string(out, "status", kStatus[size_t(progress)]);

@@ -22,13 +22,14 @@ struct Item {
   bool calls() const { return kind == Kind::kCall || kind == Kind::kCustomCall; }
 };
 
-// How an item and its text are called.
-struct ItemWords {
+// The names that an item has in JSON: the prefix of its id, its type, the type of its content part, and its delta
+// event.
+struct ItemNames {
   std::string_view prefix, type, part, delta;
 };
-const ItemWords& words_of(const Item& item);
+const ItemNames& names_of(const Item& item);
 
-// The name of the tool that a call is of, as the client knows it.
+// The name of the called tool, as the client knows it.
 std::string_view client_name(const Item& item);
 
 enum class Progress : uint8_t { kBegun, kCut, kDone };

@@ -28,7 +28,7 @@ void list_input_items(OpenAiState& state, wire::Exchange& exchange, const wire::
 void cancel(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void forget(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
-// Where the client's stored responses are, and what of them a request needs.
+// The client's stored responses, and those of them that a request needs.
 struct StoredView {
   StoredResponses* stored = nullptr;  // null: nothing is stored
   uint64_t tenant = 0;
@@ -49,54 +49,58 @@ StoredView stored_view(const OpenAiState& state, const wire::Exchange& exchange)
 // exchange ends before; nothing: there is none. Later the Exchange has another ExchangeListener.
 using FoundResponse = std::function<void(base::Result<std::optional<StoredResponse>>)>;
 void find_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundResponse then);
-// The same, also where the journal alone has it (put_off.h). One that is under way has no turns, and so goes on
-// nowhere.
+// The same for responses that only the journal has, too (put_off.h). One that is still being made has no turns yet, so
+// no request can continue it.
 struct KnownResponse {
   StoredResponse stored;
   enum class Progress : uint8_t { kUnderWay, kOver } progress = Progress::kOver;  // kUnderWay: elsewhere
 };
 using FoundKnown = std::function<void(base::Result<std::optional<KnownResponse>>)>;
 void find_known(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundKnown then);
-// The same for a request that goes on behind it.
+// The same for a request that continues the response.
 void find_turns(OpenAiState& state, wire::Exchange& exchange, const std::string& id, FoundResponse then);
 // Deletes it everywhere. False: there is none.
 void delete_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id,
                      std::function<void(base::Result<bool>)> then);
-// Stores it here, and keeps it for the other nodes. `then`: they would find it, or it is known that they do not for
-// now.
+// Stores the response here and for the other nodes. `then` is called once they can find it, or once it is known that
+// they cannot for now.
 void store_response(OpenAiState& state, wire::Exchange& exchange, const std::string& id, StoredResponse stored,
                     std::function<void()> then);
-// The same for whose exchange is over; `stored` has its owner where there are other nodes. False: there is no room, and
-// `then` is not called.
+// The same for a response whose exchange is over. `stored.owner` must be set if there are other nodes. False: there is
+// no room, and `then` is not called.
 bool keep_response(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored,
                    std::function<void()> then);
-// As if it had never been stored, here and at the other nodes. Any thread.
+// Deletes the response here and at the other nodes, as if it had never been stored. Any thread.
 void forget_everywhere(const Options& options, uint64_t tenant, const std::string& owner, const std::string& id,
                        base::Time now);
-// Stores what no other node has to find. False: there is no room.
+// Stores a response that no other node needs to find. False: there is no room.
 bool keep_here(OpenAiState& state, uint64_t tenant, const std::string& id, StoredResponse stored);
-// A response as other nodes read it. What is read shares the record's memory. Any thread.
+// Writes and reads a response in the form in which the nodes of a cluster share it. The result of read_shared() shares
+// the memory of `record`. Any thread.
 std::string write_shared(const StoredResponse& stored);
 std::optional<StoredResponse> read_shared(const base::Bytes& record);
 
-// request.cc: a body as a request of a chat; `Request::echoed` has the members that the answer repeats. Where it leaves
-// `Request::references`, the rest has not been read: it is to be read again with what they are. Any thread. Errors: 400
-// naming the member, 404 naming an item that is not there.
+// request.cc: reads a body as a request of a chat; `Request::echoed` gets the members that the answer repeats. If it
+// sets `Request::references`, it has not read the rest, and must be called again with these responses in `stored`. Any
+// thread. Errors: 400 naming the member, 404 naming an item that is not there.
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out);
-// The numbers that a model samples with where the request does not say, into Request::echoed: a client reads what is in
-// force. Once for each request.
+// Adds the model's default sampling parameters to Request::echoed where the request has none, so that the answer shows
+// the values in force. Call it once for each request.
 void repeat_defaults(const msg::Sampling& defaults, Request& request);
 
-// Reads the exchange's body with `read`, as often as what it refers to comes, and goes on with `next`.
-struct Course {
+// The two steps of a request whose body may refer to stored responses and conversations.
+struct RequestSteps {
   ApiError (*read)(std::string_view body, const StoredView& stored, Request& out) = nullptr;
   void (*next)(OpenAiState& state, wire::Exchange& exchange, Request&& request) = nullptr;
 };
-void follow(OpenAiState& state, wire::Exchange& exchange, Course course);
+// Reads the exchange's body with `read`. While that leaves references to be looked up (Request::references,
+// conversation, previous), it gets what they refer to and reads again; then it calls `next`. It answers the request if
+// a step fails.
+void read_with_references(OpenAiState& state, wire::Exchange& exchange, RequestSteps steps);
 
 ApiError no_such_response();
 ApiError no_previous_response();
-// Why a request cannot go on behind the response that was found for previous_response_id; OK where it can.
+// Returns why a request cannot continue the response that was found for previous_response_id; OK if it can.
 ApiError check_previous(const std::optional<StoredResponse>& found);
 
 // answer.cc: who answers, as a stream and in one piece.

@@ -1,9 +1,9 @@
-// StoredResponses: responses that clients may come back to for a while, and the turns of chats that lead to them;
-// conversations and chat completions, too. All shards share one.
+// StoredResponses: keeps responses, with the turns of the chats that led to them, conversations and chat completions,
+// for a limited time. All shards share one.
 //
-// Each belongs to its tenant: ids are one tenant's own, and who asks with another one's id finds nothing. What they
-// hold is charged to the memory ledger. A tenant has a quarter of the memory and of the count; where that is used up,
-// its own oldest go. Where all is used up, the oldest of the tenant that has the most go.
+// Each object belongs to its tenant: another tenant does not find it by its id. Objects are charged to the memory
+// ledger. A tenant may use a quarter of the memory and of the count; beyond that its own oldest objects are deleted.
+// When all is used up, the oldest objects of the tenant that has the most are deleted.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct StoredResponse {
   base::Bytes turns;     // of the conversation to its end: the inside of a JSON list; items of a conversation
   base::Bytes response;  // JSON: the response, the conversation without its items, the chat completion
   StoredKind kind = StoredKind::kResponse;
-  // Known without its JSON: of a chat completion what lists are asked for by, of a response that was streamed
-  // how it was cut (replay.h).
+  // Facts that are needed without parsing the JSON: for a chat completion those by which lists are filtered, for a
+  // response that was streamed how it was cut into events (replay.h).
   std::string about;
 };
 
@@ -45,32 +45,32 @@ class StoredResponses {
   StoredResponses(base::Duration ttl, uint64_t bytes, base::MemoryLedger* ledger = nullptr)
       : ttl_(ttl), share_(bytes / 4), byte_quota_(bytes / 4, bytes, ledger) {}
 
-  // Called with an owner and an id when what has an owner has to go for want of room. Once, before the first put().
-  // From inside of it: it must not call back.
+  // Sets the function that is called with owner and id when an object that has an owner is deleted for want of room.
+  // Call this once, before the first put(). `evicted` must not call this object.
   void when_evicted(std::function<void(const std::string& owner, const std::string& id)> evicted) {
     evicted_ = std::move(evicted);
   }
   base::Duration ttl() const { return ttl_; }
   bool stores() const { return ttl_ > base::Duration(0); }
-  // Whether so many bytes more could be kept in that one at all, whatever else there is.
+  // Whether the object could grow by `more` bytes at all, however little else is stored.
   bool may_grow(const StoredResponse& stored, size_t more) const;
   // False: there is no room for it, or the tenant has the id already.
   bool put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now);
   std::optional<StoredResponse> find(uint64_t tenant, const std::string& id, base::Time now,
                                      StoredKind kind = StoredKind::kResponse);
-  // Calls `visit` with the tenant's chat completions behind that of the id `after`, unless it is empty, until it
-  // answers false. From inside of it: it must not call back. False: `after` is none of them.
+  // Calls `visit` with each of the tenant's chat completions, from behind the one with the id `after` if that is not
+  // empty, until `visit` returns false. `visit` must not call this object. False: there is none with the id `after`.
   enum class Order : uint8_t { kOldestFirst, kNewestFirst };
   using Visit = std::function<bool(const std::string& id, const StoredResponse& chat)>;
   bool each_chat(uint64_t tenant, base::Time now, const std::string& after, Order order, const Visit& visit);
-  // Puts `next` in the place of what has been `seen`; a conversation's time begins anew. Turns that are those that were
-  // seen stay as they are by now, and so does the response with what is known of it. kChanged: somebody else has been
-  // faster with the same part.
+  // Replaces the object, if it is still as it was `seen`, by `next`; the time of a conversation begins anew. `turns`
+  // and `response` (with `about`) are compared separately: a part that is the same in `seen` and `next` keeps its
+  // stored value. kChanged: another request has changed the same part.
   enum class Replaced : uint8_t { kDone, kChanged, kGone, kNoRoom };
   Replaced replace(uint64_t tenant, const std::string& id, const StoredResponse& seen, StoredResponse next,
                    base::Time now);
   bool remove(uint64_t tenant, const std::string& id, base::Time now, StoredKind kind = StoredKind::kResponse);
-  // Forgets those whose time is over. Says when the next one's is; kNever: there are none.
+  // Deletes the objects whose time is over. Returns when the next one expires; kNever: there is none.
   base::Time expire(base::Time now);
   size_t size() const;
 
