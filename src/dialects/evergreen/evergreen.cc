@@ -9,16 +9,16 @@ namespace weir::evergreen {
 
 struct Evergreen::Parts {
   EvergreenState state;
-  Entrances entrances;
+  Endpoints endpoints;
 };
 
 Evergreen::Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
                      wire::JsonForm& json, Options options, wire::Fetcher* fetcher, session::ByteQuota* byte_quota)
-    : parts_(new Parts{.state{bus, slabs, json, std::move(options), fetcher, byte_quota}, .entrances{}}) {
+    : parts_(new Parts{.state{bus, slabs, json, std::move(options), fetcher, byte_quota}, .endpoints{}}) {
   EvergreenState& state = parts_->state;
-  add_grpc(state, rpcs, parts_->entrances);
-  add_ndjson(state, router, parts_->entrances);
-  if (state.options.websocket) add_websocket(state, router, parts_->entrances);
+  add_grpc(state, rpcs, parts_->endpoints);
+  add_ndjson(state, router, parts_->endpoints);
+  if (state.options.websocket) add_websocket(state, router, parts_->endpoints);
 }
 
 Evergreen::~Evergreen() = default;

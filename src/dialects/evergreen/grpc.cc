@@ -31,7 +31,7 @@ class GrpcSession final : public wire::RpcListener, Carrier {
   Session session_;
 };
 
-class StartSession final : public wire::RpcMethod, public Entrance {
+class StartSession final : public wire::RpcMethod, public Endpoint {
  public:
   explicit StartSession(EvergreenState& state) : state_(state) {}
   void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<GrpcSession>(state_, rpc)); }
@@ -42,13 +42,13 @@ class StartSession final : public wire::RpcMethod, public Entrance {
 
 }  // namespace
 
-void add_grpc(EvergreenState& state, wire::RpcServer& rpcs, Entrances& entrances) {
+void add_grpc(EvergreenState& state, wire::RpcServer& rpcs, Endpoints& endpoints) {
   auto method = std::make_unique<StartSession>(state);
   // The descriptor by its generated class, so that the linker keeps it for JSON and reflection.
   const std::string type = ::evergreen::v2::SessionMessage::descriptor()->full_name();
   rpcs.add({std::string(Evergreen::kService), "StartSession", wire::RpcKind::kBidi, method.get(), type, type, kGrpc,
             wire::Permission::kInfer});
-  entrances.push_back(std::move(method));
+  endpoints.push_back(std::move(method));
 }
 
 }  // namespace weir::evergreen

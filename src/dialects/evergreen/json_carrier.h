@@ -1,6 +1,6 @@
-// JsonCarrier: what the two carriers that speak JSON share, lines and WebSocket messages. It owns the Session, reads
-// into it by a JsonInput and writes by a JsonOutput, and reads on in a later turn when the session was full or a turn's
-// part of the reading is done.
+// JsonCarrier: the base of the two carriers that speak JSON (NDJSON and WebSocket). It owns the Session, reads into it
+// through a JsonInput and writes through a JsonOutput, and continues reading in a later turn when the session was full
+// or when it has read its part of a turn.
 #pragma once
 
 #include <optional>
@@ -30,13 +30,13 @@ class JsonCarrier : public wire::ExchangeListener,
   uint64_t held_for_answer() const final { return output_.held(); }
 
  protected:
-  // Reads what is held of the client's bytes, as far as the session takes it and turns_ are not spent.
+  // Reads on in the client's bytes that are held, until the session is full or turns_ are spent.
   virtual void read_held() = 0;
   // The session's status has been written; the end of the Exchange follows.
   virtual void close_carrier(const base::Status&) {}
 
-  // Something takes no more now: read_held() comes when the session says that it does again, and in a while, for what
-  // nobody announces.
+  // Nothing can be read now: read_held() is called when the session has room again, and in any case after kFullPoll,
+  // since not every change is announced.
   void read_held_later() { turns_.resume_at(state_.bus.env().now() + kFullPoll); }
   base::Client* client() const;  // whose shares the connection uses; null: nobody counts
   // Carrier

@@ -73,13 +73,13 @@ class LineSession final : public JsonCarrier {
     if (!begun_.empty()) return take_begun(line);
     if (is_blank(line)) return turns_.spend(1 + line.size());
     input_.read(line);
-    turns_.spend(kWorkPerMessage + (input_.busy() ? line.size() / kCopiedPerWork : line.size()));
+    turns_.spend(kCarrierWorkPerMessage + (input_.busy() ? line.size() / kCopiedPerWork : line.size()));
   }
 
   // The line ends with `last`. Its pieces are joined by a worker, where it is long.
   void take_begun(std::string_view last) {
     const bool blank = begun_blank_ && is_blank(last);
-    turns_.spend(kWorkPerMessage + last.size() / kCopiedPerWork);
+    turns_.spend(kCarrierWorkPerMessage + last.size() / kCopiedPerWork);
     if (!blank) {
       begun_.emplace_back(last);
       input_.read(std::exchange(begun_, {}));
@@ -152,7 +152,7 @@ class LineSession final : public JsonCarrier {
   bool ended_ = false, told_end_ = false;
 };
 
-class Ndjson final : public wire::Service, public Entrance {
+class Ndjson final : public wire::Service, public Endpoint {
  public:
   explicit Ndjson(EvergreenState& state) : state_(state) {}
   void serve(Exchange& exchange, const wire::PathArgs&) override {
@@ -170,10 +170,10 @@ class Ndjson final : public wire::Service, public Entrance {
 
 }  // namespace
 
-void add_ndjson(EvergreenState& state, wire::Router& router, Entrances& entrances) {
+void add_ndjson(EvergreenState& state, wire::Router& router, Endpoints& endpoints) {
   auto service = std::make_unique<Ndjson>(state);
   router.add({"POST", kPath, service.get(), kNdjson, {wire::BodyPlan::kStream, UINT64_MAX}, wire::Permission::kInfer});
-  entrances.push_back(std::move(service));
+  endpoints.push_back(std::move(service));
 }
 
 }  // namespace weir::evergreen

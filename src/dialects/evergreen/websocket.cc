@@ -83,7 +83,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     form_ = kind;
     const size_t size = message.size();
-    turns_.spend(kWorkPerMessage);
+    turns_.spend(kCarrierWorkPerMessage);
     if (kind == WebSocket::Kind::kBinary) return session_.on_message(message);
     input_.read(std::move(message));
     if (!input_.busy()) turns_.spend(size);
@@ -135,7 +135,7 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
   WebSocket socket_;
 };
 
-class Socket final : public wire::Service, public Entrance {
+class Socket final : public wire::Service, public Endpoint {
  public:
   explicit Socket(EvergreenState& state) : state_(state) {}
   void serve(Exchange& exchange, const wire::PathArgs&) override {
@@ -148,7 +148,7 @@ class Socket final : public wire::Service, public Entrance {
 
 }  // namespace
 
-void add_websocket(EvergreenState& state, wire::Router& router, Entrances& entrances) {
+void add_websocket(EvergreenState& state, wire::Router& router, Endpoints& endpoints) {
   auto service = std::make_unique<Socket>(state);
   router.add({"GET",
               kPath,
@@ -157,7 +157,7 @@ void add_websocket(EvergreenState& state, wire::Router& router, Entrances& entra
               {wire::BodyPlan::kStream, UINT64_MAX},
               wire::Permission::kInfer,
               wire::Upgrade::kWebSocket});
-  entrances.push_back(std::move(service));
+  endpoints.push_back(std::move(service));
 }
 
 }  // namespace weir::evergreen
