@@ -68,7 +68,7 @@ class BaiduExchange final : public Exchange, public base::Recycled<BaiduExchange
   // Its answer has more messages than one, and its method may go on: ends it.
   void abandon();
   bool wants_abandon() const { return several_ && !ended_; }
-  // Tells all who know of it that it is over. Last call.
+  // Tells the ExchangeListener and the Intake that it is over. Last call.
   void close(Intake& intake, bool complete);
 
   uint64_t to = 0;          // where its answer ends in the connection's output, once it has ended

@@ -55,8 +55,9 @@ class BodyCollector {
   // Where to read the next piece, or empty (Codec::receive_buffer()): put() of a piece that begins there copies
   // nothing.
   std::span<std::byte> receive_buffer();
-  // For those who can leave a piece with their peer: so that put() of `n` bytes, uncoded, will not stall. kOpen: it
-  // will not; else kStalled or kNoMemory, which is said here and not kept. What has come is moved at once.
+  // For codecs that can leave a piece with the peer: makes room, so that put() of `n` uncoded bytes will not stall.
+  // kOpen: there is room; else kStalled or kNoMemory, which does not become the state(). Bytes that have come are moved
+  // at once.
   State make_room(size_t n);
   // There are no more pieces. kDone, unless something is wrong or stalled: then retry() becomes kDone.
   State end();

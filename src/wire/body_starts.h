@@ -1,11 +1,11 @@
-// BodyStarts: how the bodies of requests and answers begin, for people who may look at them (console.bodies).
+// BodyStarts: keeps the first bytes of request and response bodies, for people who may see them (console.bodies).
 //
-// Codecs hand over what streams in and what is answered; who is told of an Exchange's end takes it. A body that was
-// read whole need not be handed over: Exchange::content() still has it. Where the setting is off there is no BodyStarts
-// (CodecEnv::starts is null), and a codec pays for the look at a pointer.
+// Codecs hand over the pieces of streamed requests and of responses; the Observer that is told of an Exchange's end
+// takes them. A request body that was read whole need not be handed over: Exchange::content() has it. If the setting is
+// off, there is no BodyStarts (CodecEnv::starts is null), and a codec pays for comparing a pointer.
 //
-// One per shard, on its thread. What is kept is charged to the ledger, kMostOpen bytes at most for Exchanges that have
-// not ended; where there is no room nothing of an Exchange is kept.
+// One per shard, on its thread. The bytes are charged to the ledger, at most kMostOpen of them for Exchanges that have
+// not ended; if there is no room, nothing of an Exchange is kept.
 #pragma once
 
 #include <cstddef>

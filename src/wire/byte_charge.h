@@ -1,5 +1,5 @@
-// ByteCharge: charges the limits of whoever asks for the bodies of a request and its answer, kStep bytes at a time, so
-// that a long stream is charged while it goes on, and short ones once, at their end. One per Exchange, kept by its
+// ByteCharge: charges the bytes of a request's and its response's body to the limits of the caller, in steps of kStep,
+// so that a long stream is charged while it runs, and a short one once, at its end. One per Exchange, kept by its
 // codec.
 #pragma once
 
@@ -17,14 +17,14 @@ class ByteCharge {
   void note(const Exchange& exchange) {
     if (exchange.request().identity && uncharged(exchange) >= kStep) settle(exchange);
   }
-  // Charges all that is not charged yet: at the end, while the Exchange still says who asks.
+  // Charges all that is not charged yet. Call it at the end, while the Exchange still has its identity.
   void settle(const Exchange& exchange) {
     const Identity* who = exchange.request().identity;
     if (!who || !who->limiter) return;
     who->limiter->charge_bytes(exchange.now(), uncharged(exchange));
     charged_ = exchange.record().bytes_in + exchange.record().bytes_out;
   }
-  // For another request.
+  // Begins anew, for another request.
   void reset() { charged_ = 0; }
 
  private:

@@ -1,4 +1,5 @@
-// CallTurns: how much is done for one call in a turn of the loop, and the timer with which it goes on in a later one.
+// CallTurns: limits the work that is done for one call in a turn of the loop, and has the timer that continues it
+// later.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +11,12 @@
 
 namespace weir::wire {
 
-// How much is done for one call, and for all of a shard, in one turn of the loop: in bytes of JSON, which the library
-// reads at 5 MB/s. A message in that form counts as kWorkPerMessage of them for what is done about it behind this.
+// The work in one turn of the loop, for one call and for all calls of a shard. The unit is a byte of JSON, which the
+// library reads at 5 MB/s. A JSON message counts as kWorkPerMessage more for the work that its method does.
 inline constexpr size_t kWorkPerTurn = 32 << 10, kAllWorkPerTurn = 64 << 10, kWorkPerMessage = 512;
-// A frame in whose message no JSON is read: a thousand of them are a call's part of a turn.
+// The work of a frame without JSON: a thousand of them fill a call's part of a turn.
 inline constexpr size_t kWorkPerFrame = kWorkPerTurn / 1024;
-// Bytes that come out of an Inflater in the time in which one byte of JSON is read.
+// How many bytes come out of an Inflater in the time in which one byte of JSON is read.
 inline constexpr size_t kInflatedPerWork = kInflateSlice / kWorkPerTurn;
 
 // The work done for all calls of a shard in the turn that began at `turn`.
@@ -26,24 +27,23 @@ struct ShardTurn {
 
 class CallTurns {
  public:
-  // `resume` goes on with the call, later. All outlive it.
+  // `resume` continues the call; it is called by the timer. All are borrowed.
   CallTurns(base::Env& env, ShardTurn& shard, std::function<void()> resume)
       : env_(env), shard_(shard), resume_(std::move(resume)) {}
   ~CallTurns() { cancel(); }
 
-  // The call has cost so much of this turn.
+  // Counts work that was done for the call.
   void spend(size_t work);
-  // The call, or all calls together, have had their part of this turn: nothing more is done now, and the call goes on
-  // in the next one.
+  // Whether the call, or all calls together, have had their part of this turn. If so, the timer is set to continue the
+  // call in the next turn.
   bool spent();
+  // These set the timer, unless it is set already.
   void resume_next_turn();
-  // Then, unless something is due already.
   void resume_at(base::Time when);
-  // Shortly, because something takes no more now.
-  void resume_soon();
-  // In this turn, when those who came first have gone on.
+  void resume_soon();  // in 5 ms: for a receiver that takes no more now, and does not say when it will
+  // Continues the call in this turn, behind calls that have asked for that before.
   void resume_now();
-  // Nothing is left to go on with.
+  // Stops the timer: nothing is left to do.
   void cancel();
 
  private:

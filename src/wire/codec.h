@@ -46,11 +46,12 @@ struct CodecEnv {
   const Limits& limits;
   // The codecs put it into every response but gRPC's, so services do not. Null: a server without a clock.
   HttpDate* date = nullptr;
-  // The queue for slabs of this shard. Null: bodies wait without an end, in no order, and nobody gives way.
+  // Schedules the slabs of this shard. Null: bodies wait without a time limit and in no order, and none loses its
+  // memory.
   BodyMemory* bodies = nullptr;
-  // Null: nobody is trusted to speak for others.
+  // Null: no proxy is trusted to name its clients.
   const TrustedProxies* proxies = nullptr;
-  // Keeps how bodies begin, for who may look at them. Null: nobody may, and nothing is kept.
+  // Keeps the first bytes of bodies (console.bodies). Null: nothing is kept.
   BodyStarts* starts = nullptr;
 };
 

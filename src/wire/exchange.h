@@ -75,7 +75,7 @@ class Fields {
   std::vector<FieldSpan> entries_;
 };
 
-// Where the other end of the connection itself is, whatever a proxy says of the client behind it.
+// Where the connection itself comes from, whatever a proxy says of the client behind it.
 enum class Network : uint8_t { kOther, kLoopback };
 // Whether the listener that took the connection serves methods of Permission::kAdmin.
 enum class AdminMethods : uint8_t { kServed, kElsewhere };
@@ -84,10 +84,10 @@ enum class AdminMethods : uint8_t { kServed, kElsewhere };
 struct PeerInfo {
   std::string address;  // "127.0.0.1:5000", "[::1]:5000", "unix"; without a port where a proxy has told none
   Security security = Security::kCleartext;
-  bool proxy = false;  // trusted to say for whom it asks (http.trusted_proxies)
+  bool proxy = false;  // a proxy that is trusted to name its clients (http.trusted_proxies)
   Network network = Network::kOther;
   AdminMethods admin = AdminMethods::kServed;
-  base::ClientRef client{};  // whose shares it uses; empty: nobody counts
+  base::ClientRef client{};  // the client whose shares it uses; empty: no shares are counted
   // The names in the peer's certificate that the TLS library has verified, "DNS:a.example", "URI:spiffe://…",
   // "email:…", "CN:…", in the certificate's order. Null: it has shown none.
   std::shared_ptr<const std::vector<std::string>> certificate_names{};
@@ -113,7 +113,7 @@ struct Request {
   Fields fields;
   int64_t content_length = -1;  // -1 when not declared
   const PeerInfo* peer = nullptr;
-  const Identity* identity = nullptr;  // who asks; null where nobody is asked. From Intake::begin() to closed()
+  const Identity* identity = nullptr;  // the caller; null without authentication. From Intake::begin() to closed()
   HeadKept kept = HeadKept::kNot;
 
   std::string_view path() const;   // target up to '?', still percent-encoded
@@ -239,8 +239,8 @@ class Exchange {
   // behind the response's own and forgets them with the Exchange.
   Fields& extra_fields() { return extra_fields_; }
   const Fields& extra_fields() const { return extra_fields_; }
-  // Says who asks: set by the Intake, and let go by it in closed(). A client that it names is the peer's until then,
-  // and after that until the Exchange is another request's.
+  // Sets the caller of the request. The Intake calls this in begin(), and with an empty Caller in closed(). A client
+  // that the caller names is the peer's (Request::peer) until the Exchange is used for another request.
   void set_caller(Caller caller);
   // The Router's alone: what it has found for this Exchange, from begin() to closed(); where the head is kept, until
   // begin() of the next request.

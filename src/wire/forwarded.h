@@ -1,13 +1,13 @@
-// For whom a proxy asks: the fields `Forwarded` (RFC 7239) and `X-Forwarded-For`.
+// The client on whose behalf a proxy asks, by the fields `Forwarded` (RFC 7239) and `X-Forwarded-For`.
 //
 //   Forwarded       = forwarded-element *( "," forwarded-element )
 //   element         = pair *( ";" pair )        ; for=192.0.2.1   for="[2001:db8::1]:4711"   for=unknown
 //   X-Forwarded-For = address *( "," address )  ; 192.0.2.1, 2001:db8::1, 192.0.2.1:4711, [2001:db8::1]:4711
 //
-// Each proxy appends who has connected to it. So the list is read from its end: past those who are trusted themselves,
-// to the first that is not, which is the client; what stands before that may be anybody's invention. Only one of the
-// two fields is believed, the one that the proxies write, since they pass the other on as their client wrote it.
-// Fields from peers that are not listed mean nothing.
+// Each proxy appends the address that has connected to it. So the list is read from its end, past trusted proxies, to
+// the first address that is not trusted: that is the client. Anybody may have written what stands before it. Only one
+// of the two fields is believed, the one that the proxies write, since they pass the other on as their client wrote it.
+// The fields of peers that are not listed are ignored.
 #pragma once
 
 #include <cstdint>

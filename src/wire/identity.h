@@ -1,5 +1,5 @@
-// Identity: who asks, and what that may do. Made by an Authenticator (wire/authenticator.h) before a request is routed;
-// dialects read the tenant and the models from it, and nothing else.
+// Identity: the caller of a request and its rights. An Authenticator (wire/authenticator.h) makes it before the request
+// is routed; dialects read the tenant and the models from it, and nothing else.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,8 @@ class Roles {
   uint8_t bits_ = 0;
 };
 
-// Immutable but for `revoked`; any thread. Of one key or token; of all who have shown none.
+// The identity of a key, a token or a certificate, or of all clients without one. Immutable but for `revoked`; any
+// thread.
 struct Identity {
   std::string name;    // of the key or the certificate, for logs and errors: never a secret
   std::string tenant;  // whose it is: sessions, caches, queues and quotas are apart by this
@@ -54,7 +55,7 @@ struct Identity {
   mutable std::atomic<bool> revoked{false};        // what it was made from is gone: for requests that go on
 };
 
-// The hold of one request on its Identity, and its place among those that it may have at once.
+// One request's reference to its Identity, and its place among the requests that the identity may have at once.
 class Caller {
  public:
   Caller() = default;
@@ -85,8 +86,8 @@ class Caller {
   base::ClientRef client_;  // empty: nobody is named
 };
 
-// A further request within one that was let in: a message of a stream, an action of a session. Errors: those of the
-// limits; UNAUTHENTICATED where the key has expired or was taken away since. Null: nobody is asked who it is.
+// Admits a further request within one that was admitted: a message of a stream, an action of a session. Errors: those
+// of the limits; UNAUTHENTICATED if the key has expired or was revoked since. `identity` null: no authentication.
 base::Status admit_another(const Identity* identity, base::Time now, base::WallTime wall);
 
 }  // namespace weir::wire

@@ -30,7 +30,7 @@ class RequestPace final : BodyMemory::Body {
   struct Rules {
     uint32_t min_body_rate = 0;  // bytes a second, enforced after `grace`; 0: no floor
     base::Duration grace{};
-    BodyOwner owner;               // who waits for slabs, and for whom
+    BodyOwner owner;               // the queue for slabs, and the client that is charged
     SharedPace* shared = nullptr;  // Exchange::pace
   };
 

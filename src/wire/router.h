@@ -98,8 +98,8 @@ class Router final : public Intake {
   // From now on requests may be traced; borrowed, outlives this.
   void trace(Tracer& tracer);
   void observe(Observer& observer) { observers_.push_back(&observer); }
-  // Every request but a preflight is asked who it is, also one that no route is for. Borrowed; before the first
-  // Exchange. Without one nobody is asked.
+  // Every request but a preflight has to authenticate, also one for which there is no route. Borrowed; call this before
+  // the first Exchange. Without it no request has to.
   void authenticate(Authenticator& authenticator) { authenticator_ = &authenticator; }
   // How a 404, a 405, what the codec refuses or what a service has thrown is worded under a path prefix; the default is
   // `{"error":"…"}`. The longest prefix wins.

@@ -154,11 +154,11 @@ struct RpcOptions {
 // Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcListener its on_close(). Of a
 // unary call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces
 // it. Backpressure, in every form: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile
-// up, request bytes are not consumed, so flow control holds the peer. Who waits for a slab in vain, or is silent while
-// others wait, gets RESOURCE_EXHAUSTED (wire/body_memory.h). A call that has more messages than one turn of the loop
-// should be kept busy with goes on in the next; long JSON is read and written by workers (set_worker_pool()).
-// Compressed messages and JSON become what they are in slabs, too. A JSON message that is longer than its text is
-// RESOURCE_EXHAUSTED where there is no slab for it.
+// up, request bytes are not consumed, so flow control holds the peer. A call that waits for a slab in vain, or is
+// silent while others wait, gets RESOURCE_EXHAUSTED (wire/body_memory.h). A call that has more messages than one turn
+// of the loop should be kept busy with goes on in the next; long JSON is read and written by workers
+// (set_worker_pool()). Compressed messages and JSON become what they are in slabs, too. A JSON message that is longer
+// than its text is RESOURCE_EXHAUSTED where there is no slab for it.
 class RpcServer final : public Service {
  public:
   // All borrowed; they outlive every Exchange. `env` is this shard's.

@@ -42,7 +42,7 @@ class WebSocket {
  public:
   enum class Kind : uint8_t { kText, kBinary };
 
-  // The two sides of a WebSocket: who uses it, and the Exchange.
+  // What a WebSocket asks of its owner: takes messages, and writes bytes to the Exchange.
   class Side {
    public:
     virtual void on_message(Kind kind, base::Bytes message) = 0;
