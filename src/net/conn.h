@@ -28,7 +28,7 @@ enum class ClosedBy : uint8_t { kPeer, kServer, kIdle, kDrain, kError };
 class Conn final : public ConnWire::Owner, private Socket::Owner {
  public:
   static constexpr size_t kFirstRead = 16 << 10;
-  static constexpr uint8_t kReadsOfLarge = 1;  // wider_reads_ of whom large bodies come from: 64 KiB
+  static constexpr uint8_t kReadsOfLarge = 1;  // wider_reads_ of a peer that sends large bodies: 64 KiB
 
   class Owner {
    public:
@@ -88,7 +88,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
 
   // Beside slot, in 8 bytes.
   State state_ = State::kOpen;
-  ClosedBy by_ = ClosedBy::kPeer;  // who ends it, once that is known
+  ClosedBy by_ = ClosedBy::kPeer;  // once that is known
   bool ended_ : 1 = false;         // the peer has sent FIN
   bool notified_ : 1 = false;      // our close_notify is on its way
   uint8_t wider_reads_ = 0;        // the next read is of kFirstRead, and so many times four times as much

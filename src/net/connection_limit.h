@@ -1,4 +1,4 @@
-// ConnectionLimit: how many connections the whole server has, and who has them.
+// ConnectionLimit: limits the connections of the whole server, and how many of them one client may have.
 #pragma once
 
 #include <atomic>

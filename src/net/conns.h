@@ -21,10 +21,10 @@ class Conns final : public Conn::Owner {
         std::function<void()> emptied);
   ~Conns();  // all closed
 
-  // Before the shard starts. Whose connections begin with a PROXY header; borrowed.
+  // Connections from these networks begin with a PROXY header. Before the shard starts; borrowed.
   void expect_proxies(const base::NetworkList& networks) { env_.proxied = &networks; }
-  // Before the shard starts, or on its thread; for the connections to come. Null: no TLS. `for_nodes`: of listeners for
-  // nodes, who speak nothing else.
+  // Sets the TLS of connections to come. Before the shard starts, or on its thread. Null: no TLS. `for_nodes`: for
+  // listeners for other nodes of the cluster, which always speak TLS.
   void use(std::shared_ptr<const TlsContext> tls, Cleartext tcp, std::shared_ptr<const TlsContext> for_nodes);
 
   // The shard's thread only. What is done to all connections is done to as many as fit in a turn of the loop, and to

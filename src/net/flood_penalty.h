@@ -4,8 +4,8 @@
 // not let in for a while: after kAllowed floods within kWindow its new connections are closed unread until the window
 // ends. Connections that it has are served. Clients that are not limited (trusted proxies) are never refused.
 //
-// The table is small and holds the latest offenders: who is forgotten for want of room has to flood again. It is empty,
-// and costs a comparison per connection, while nobody floods. The shard's thread only.
+// The table is small and holds the latest offenders: one that is dropped for want of room begins with no floods again.
+// While there are no floods it is empty, and costs a comparison per connection. The shard's thread only.
 #pragma once
 
 #include <cstddef>

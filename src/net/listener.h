@@ -26,7 +26,8 @@ class Listener final : public Resident {
            base::MemoryLedger* memory);
 
   void begin();
-  // Takes what already waits, so that nobody who was let in is reset, and closes. Nothing is delivered afterwards.
+  // Accepts the connections that wait already, so that none of them is reset, and closes. Nothing is delivered
+  // afterwards.
   void stop();
 
   void flush() override;

@@ -50,8 +50,8 @@ class Readiness {
   // `watcher` is not called any more, also for what has been fetched already. Before `fd` is closed: that alone does
   // not take it out of the set while another process has a copy of it, as a child has one until it runs its program.
   void remove(int fd, Watcher& watcher);
-  // Calls `watcher` once more without a change: behind all who wait in its line, whoever told of them, so that nobody
-  // waits for ever; without sleeping meanwhile. Asking again while waiting does nothing.
+  // Calls `watcher` once more without a change of its socket, behind all watchers that wait in its line, so that none
+  // of them starves. The loop does not sleep before. Asking again while it waits does nothing.
   void again(Watcher& watcher) { queue_.push(watcher, watcher.load_class()); }
 
   // Something is to be handed out without sleeping.

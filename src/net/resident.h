@@ -1,11 +1,10 @@
-// Resident: what a shard's loop knows of something that lives on it.
+// Resident: something that lives on a shard, as its loop sees it: a connection, a listener, a fetch.
 #pragma once
 
 #include "net/weighted_queue.h"
 
 namespace weir::net {
 
-// Something on a shard with output to write at the end of a turn: a connection.
 class Resident : public WeightedQueue<Resident>::Link {
  public:
   virtual ~Resident() = default;

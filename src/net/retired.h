@@ -1,7 +1,7 @@
-// Retired: those on one shard who have ended, in the line to be released, and then until they are at rest.
+// Retired: the Residents of one shard that have ended, until they are released, and then until they are at rest.
 //
-// A turn may end hundreds of connections, each in 10 µs, and releasing one may take fifteen times as long (OpenSSL's
-// memory of a handshake, a hundred requests of HTTP/2). So that is done in several turns. The shard's thread.
+// A turn may end hundreds of connections, in 10 µs each, and releasing one may take fifteen times as long (OpenSSL's
+// memory of a handshake, a hundred requests of HTTP/2). So they are released in several turns. The shard's thread.
 #pragma once
 
 #include <deque>
@@ -18,8 +18,7 @@ class Retired {
  public:
   void add(std::unique_ptr<Resident> one) { line_.push_back(std::move(one)); }
   bool has_line() const { return !line_.empty(); }
-  // Releases as many as fit in this time, and a 32nd part of the line in any case: so the line is never longer than
-  // what some turns have added.
+  // Releases as many as fit in `time`, and at least a 32nd of the line, so that the line does not grow without bound.
   void release_some(base::Duration time);
   void release_all();
 

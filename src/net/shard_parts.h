@@ -46,7 +46,8 @@ struct Shard::Parts final : base::Env {
   static constexpr base::Duration kLongTurn = std::chrono::milliseconds(5);
   // Until when in a turn there are new reads, and timers: what they make must find time to be written in the same turn.
   static constexpr base::Duration kReading = kLongTurn / 2, kTiming = kLongTurn * 3 / 4;
-  // For those who retire: it may take long, and must not wait for a turn that has less to do.
+  // The time for releasing Residents, in every turn: it may take long, and must not wait for a turn that has less to
+  // do.
   static constexpr base::Duration kReleasing = kLongTurn / 2;
   static constexpr base::Duration kLoopAsked = std::chrono::microseconds(200);  // for what it has beside sockets
   static constexpr size_t kAlways = 1;  // handlers of a turn, whatever it has done before
@@ -108,7 +109,7 @@ struct Shard::Parts final : base::Env {
 
   std::mutex posted_mutex;
   std::vector<std::function<void()>> posted;  // under posted_mutex
-  std::atomic<bool> has_posted{false};        // it is not empty, for those who do not wait for the mutex
+  std::atomic<bool> has_posted{false};        // it is not empty; to be read without the mutex
   bool running = false;                       // under posted_mutex
   std::vector<std::function<void()>> running_posted;
   std::vector<std::function<void()>> at_turn_over;  // run_and_wait()'s; once

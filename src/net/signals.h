@@ -21,13 +21,14 @@ class Signals {
   std::unique_ptr<Parts> parts_;
 };
 
-// From here on SIGHUP and SIGUSR1, which would end the process, wait for a Signals, and SIGPIPE is ignored: who renews
-// certificates or rotates logs does not know how far a server has come. Again once the Signals is destroyed.
+// From here on SIGHUP and SIGUSR1, which would end the process, are held until there is a Signals, and SIGPIPE is
+// ignored: a script that renews certificates or rotates logs does not know whether the server has started. After the
+// Signals is destroyed they are held again.
 void hold_signals();
 
-// From here on SIGTERM and SIGINT end the process at once, with 128 + their number: whoever asks twice does not want to
-// wait for open requests, nor for a thread that hangs while all is taken down. They do not come to Signals any more.
-// Once it is destroyed, they end the process as signals do that nobody handles. Any thread.
+// From here on SIGTERM and SIGINT end the process at once, with the exit status 128 + their number, and do not come to
+// Signals any more: a person who sends a second signal does not want to wait for open requests, nor for a thread that
+// hangs in the shutdown. After the Signals is destroyed they have their default action. Any thread.
 void end_at_next_signal();
 
 }  // namespace weir::net

@@ -1,14 +1,14 @@
-// Where the calling thread runs, and how soon after it was woken.
+// CPU affinity and scheduling of the calling thread.
 #pragma once
 
 namespace weir::net {
 
-// Keeps it on the n-th of the cores that this process may use, counted round.
+// Pins the calling thread to the n-th of the cores that this process may use, modulo their number.
 void pin_to_core(unsigned n);
 
-// Lets it run as soon as it is woken, though a thread that computes has its core: of threads that are entitled alike
-// the kernel takes the one whose slices are shorter (sched_setattr(2), sched_runtime; Linux 6.12 and later, older ones
-// have slices of some milliseconds for all). Policy and niceness stay. The price: it gives way as soon itself.
+// Asks the kernel for short time slices (sched_setattr(2), sched_runtime; Linux 6.12 and later), so that the calling
+// thread preempts a thread that computes on its core as soon as it is woken; in turn it is preempted as soon.
+// Scheduling policy and niceness stay as they are. On older kernels it does nothing.
 void ask_for_short_slices();
 
 }  // namespace weir::net
