@@ -24,8 +24,9 @@ class BodyMemory;
 class Offload;
 class Rpc;
 
-// JSON of so many bytes is worked on where it came in: half a millisecond at most where it is read directly, ten where
-// the library has to (marshal/proto_json.h). Messages become JSON by the library alone.
+// JSON texts of up to kLongText bytes, and messages of up to kLongMessage that become JSON, are converted on the shard:
+// a text in half a millisecond if it is read directly, in ten if the protobuf library has to (marshal/proto_json.h),
+// which writes all JSON.
 inline constexpr size_t kLongText = size_t(64) << 10, kLongMessage = size_t(32) << 10;
 
 // How messages to the client are compressed: those of gRPC, gRPC-Web and Connect's streams, and only with a coding that
@@ -131,11 +132,11 @@ struct RpcRoute {
 struct RpcOptions {
   uint64_t max_message = 64 << 20;  // one message, also after inflating
   uint32_t inflate_ratio = 100;     // inflated : coded, past the first 512 KiB
-  // Bytes a second that a peer brings of a message once it has begun one; enforced after `grace`. 0: no floor. Between
-  // messages a stream may pause.
+  // The bytes per second that a peer must send of a message that it has begun; enforced after `grace`. 0: any rate.
+  // Between messages a stream may pause.
   uint32_t min_body_rate = 0;
   base::Duration grace = std::chrono::seconds(10);
-  // The queue for slabs of this shard. Null: messages wait without an end, in no order, and nobody gives way.
+  // Schedules the slabs of this shard. Null: messages wait without a time limit and in no order.
   BodyMemory* bodies = nullptr;
 };
 
@@ -151,14 +152,17 @@ struct RpcOptions {
 // the services added, and gRPC requests to unknown services, are UNIMPLEMENTED (a trailers-only response with HTTP
 // 200). gRPC may name a service without its package, where no other one is called so, as some clients of brpc do.
 //
-// Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcListener its on_close(). Of a
-// unary call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces
-// it. Backpressure, in every form: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile
-// up, request bytes are not consumed, so flow control holds the peer. A call that waits for a slab in vain, or is
-// silent while others wait, gets RESOURCE_EXHAUSTED (wire/body_memory.h). A call that has more messages than one turn
-// of the loop should be kept busy with goes on in the next; long JSON is read and written by workers
-// (set_worker_pool()). Compressed messages and JSON become what they are in slabs, too. A JSON message that is longer
-// than its text is RESOURCE_EXHAUSTED where there is no slab for it.
+// Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, and the RpcListener its on_close(). For
+// a unary call this holds until its request is complete: then the method passes Rpc::deadline() on to its Call, and the
+// bus enforces it.
+//
+// Backpressure: while there is no slab, or Exchange::kHighWater of answers wait for the peer, request bytes are not
+// consumed, so that flow control holds the peer. A call that waits for a slab for too long, or is silent while others
+// wait, gets RESOURCE_EXHAUSTED (wire/body_memory.h).
+//
+// A call whose messages are more work than one turn of the loop allows continues in the next turn (call_turns.h); long
+// JSON is read and written by workers (set_worker_pool()). Messages are decompressed, and JSON is converted, into
+// slabs. A message that is longer than its JSON is RESOURCE_EXHAUSTED if there is no slab for it.
 class RpcServer final : public Service {
  public:
   // All borrowed; they outlive every Exchange. `env` is this shard's.
