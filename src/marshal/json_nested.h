@@ -42,7 +42,7 @@ class NestedRows {
   std::string_view rest_;
 };
 
-// At most what write_nested() appends, in bytes, in any style: for who must know before it is written.
+// An upper bound of the bytes that write_nested() appends, in any style.
 uint64_t most_nested(const msg::Tensor& tensor);
 
 }  // namespace weir::marshal

@@ -1,4 +1,4 @@
-// Tensor data as JSON text that is made while its reader takes it: the writing half of json_tensor.h, bit by bit.
+// Writes tensor data as JSON text in pieces, while the client takes it: as json_tensor.h does in one go.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace weir::marshal {
 
-// A tensor's data as JSON, piece by piece: what write_data() writes at once. Strings are cut between characters, so
-// that no piece is much larger than was asked for. The data must have been checked.
+// Writes the text of write_data() piece by piece. Strings are cut between characters, so that no piece is much larger
+// than was asked for. The data must have been checked (check_data).
 class DataPieces {
  public:
   DataPieces(msg::Tensor tensor, BytesText text) : tensor_(std::move(tensor)), text_(text) {}
-  // Appends to `out` until that has `target` bytes or more, or all is written. False: all is.
+  // Appends to `out` until that has `target` bytes or more, or everything is written. False: everything is.
   bool write(std::string& out, size_t target);
   const msg::Tensor& tensor() const { return tensor_; }
 
@@ -34,8 +34,7 @@ class DataPieces {
   bool begun_ = false, first_ = true, inside_ = false, done_ = false;
 };
 
-// At most what write_data() appends for this tensor, in bytes: for who must know before it is written. Many tensors
-// need half of it.
+// An upper bound of the bytes that write_data() appends for this tensor. Many tensors need half of it.
 uint64_t most_text(const msg::Tensor& tensor);
 
 // Appends what write_string() puts between the quotes. `text` may be a part of a string, cut between characters.

@@ -68,14 +68,14 @@ class PbReader {
   std::string_view bytes_;
 };
 
-// The fields that are read of one message, at all of its depths. Each takes two bytes of who sends it and up to a tenth
-// of a microsecond of who reads it, so that no limit of bytes bounds the time. Repeated elements of a tensor are not
-// counted: who reads many of them does it elsewhere than on a shard.
+// Limits the fields that are read of one message, at all of its depths. A field takes two bytes to send, and up to a
+// tenth of a microsecond to read, so a limit of bytes alone would not bound the time on a shard. Repeated elements of a
+// tensor are not counted: where there are many, a worker reads them.
 class PbFields {
  public:
   static constexpr uint64_t kMost = 64 << 10;
   explicit PbFields(uint64_t most = kMost) : most_(most) {}
-  // Counts so many. False: there are too many, and they are not read.
+  // Counts `fields` more. False: there are too many, and they are not to be read.
   bool take(uint64_t fields = 1) { return (count_ += fields) <= most_; }
   bool exceeded() const { return count_ > most_; }
   uint64_t count() const { return count_; }
@@ -86,7 +86,7 @@ class PbFields {
   uint64_t count_ = 0;
 };
 
-// A PbReader that counts. Behind too many fields it is not ok(), as if the message were malformed.
+// A PbReader that counts fields. After too many it is not ok(), as if the message were malformed.
 class PbCountedReader : public PbReader {
  public:
   PbCountedReader(std::string_view message, PbFields& fields) : PbReader(message), fields_(fields) {}

@@ -1,4 +1,4 @@
-// On whose behalf a request comes, as schedulers, caches and sessions tell clients apart (msg::Call::tenant).
+// The tenant of a request: the number by which schedulers, caches and sessions tell clients apart (msg::Call::tenant).
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,26 @@
 
 namespace weir::marshal {
 
-// The host of whoever asks, as tenants are told apart by it: the address without its port, the /64 network of IPv6, or
-// the client that a trusted proxy names; "unix". The one place that says what a client is.
+// The host of the client, by which tenants without a key are told apart: its address without the port, its /64 network
+// (IPv6), the client that a trusted proxy names, or "unix". No other code decides what a client is.
 inline std::string_view client_of(const wire::Request& request) {
   return request.peer ? request.peer->host() : std::string_view();
 }
 
-// Whether the peer is a proxy that has not named its client, or cannot be told from others at all.
+// Whether the request may be any of many clients': its peer is a proxy that has not named the client, or a unix socket.
 inline bool asks_for_many(const wire::Request& request) {
   const wire::PeerInfo* peer = request.peer;
   return peer && (peer->client ? !peer->client->limited() : peer->address == "unix");
 }
 
-// The numbers of a tenant that is known by name, and of a host: of many clients where nothing tells them apart.
+// The number of a tenant that is known by its name.
 inline uint64_t number_of_tenant(std::string_view name) {
   const uint64_t hash = base::hash64(base::process_key(), name) & ~uint64_t(1);
   return hash != 0 ? hash : 2;
 }
+// The number of a host. kMany: it stands for many clients that cannot be told apart. `hash`: hash64() of the host, with
+// the key of this process.
 enum class Clients : uint8_t { kOne, kMany };
-// `hash`: hash64() of the host, with the key of this process.
 inline uint64_t number_of_host(uint64_t hash, Clients clients) {
   hash |= 1;
   return clients == Clients::kMany ? hash | msg::kManyClients : hash & ~msg::kManyClients;
@@ -43,9 +44,9 @@ inline uint64_t number_of_host(std::string_view host, Clients clients) {
   return number_of_host(base::hash64(base::process_key(), host), clients);
 }
 
-// The number of the tenant whose key the request has shown; else of whoever comes from the same host. Keyed, so that
-// nobody can come as another; even and odd as msg::is_anonymous() says, and marked where it stands for many clients
-// (msg/tenant.h). Never 0. Of this process: the next one has other numbers.
+// The tenant of a request: of the key that it has shown, or else of its host. The number is a keyed hash, so that no
+// client can choose another one's. It is even or odd as msg::is_anonymous() says, and has a mark if it stands for many
+// clients (msg/tenant.h). It is never 0, and differs with each process.
 inline uint64_t tenant_of(const wire::Request& request) {
   if (request.identity && request.identity->tenant_number != 0) return request.identity->tenant_number;
   const Clients clients = asks_for_many(request) ? Clients::kMany : Clients::kOne;
@@ -58,7 +59,8 @@ inline const base::ModelScope* models_of(const wire::Request& request) {
   return request.identity ? request.identity->models.get() : nullptr;
 }
 
-// The trace that the request belongs to, as it is handed on, and where it has been; null where there is neither.
+// The trace context and the number of hops of a request, as they are passed on to other servers; null if it has
+// neither.
 inline std::shared_ptr<const msg::TraceFields> trace_fields_of(const wire::Exchange& exchange) {
   const wire::RequestRecord& record = exchange.record();
   const uint32_t hops = wire::hops_of(exchange.request().fields);
@@ -69,8 +71,8 @@ inline std::shared_ptr<const msg::TraceFields> trace_fields_of(const wire::Excha
   return out;
 }
 
-// A Call comes on behalf of the request's tenant, and is charged to its limits. That of a request that is traced takes
-// the times of a pipeline's steps along.
+// Sets the fields of a Call that come from its caller: tenant, limiter and trace. If the request is traced, the Call
+// gets room for the times of a pipeline's steps.
 inline void set_caller(msg::Call& call, const wire::Exchange& exchange) {
   const wire::Request& request = exchange.request();
   call.tenant = tenant_of(request);

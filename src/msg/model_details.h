@@ -1,5 +1,5 @@
-// ModelDetails: a model as its files describe it, for those who choose among models: Ollama's `details` and
-// `model_info`.
+// ModelDetails: a model as its files describe it (family, size, quantization), for clients that choose a model:
+// Ollama's `details` and `model_info`.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace weir::msg {
 
-// Fields that nobody knows are empty, or 0.
+// Unknown fields are empty, or 0.
 struct ModelDetails {
   // std::monostate: a list that is left out.
   using Fact = std::variant<std::monostate, bool, int64_t, double, std::string>;

@@ -1,5 +1,6 @@
-// TokenCharge: what one Call of a model of text, or of an encoder, costs its limiter. The prompt is charged when the
-// Call is lent, the answer token by token, so that who hangs up before the end has paid for what was made.
+// TokenCharge: charges the tokens of one Call, of a model that makes tokens or of an encoder, to its limiter. The
+// prompt is charged when the Call is lent, the answer token by token, so that a client that leaves early pays for what
+// was made.
 #pragma once
 
 #include <algorithm>
