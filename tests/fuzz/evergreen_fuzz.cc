@@ -56,7 +56,7 @@ struct Sink : evergreen::MessageSink {
   Status on_action(evergreen::ActionRequest&& action) override {
     dropped = true;
     for (const auto& in : action.inputs)
-      if (evergreen::Node* node = graph.find(in.id)) (void)graph.drop(*node, NodeGraph::Reach::kWithChildren);
+      if (evergreen::Node* node = graph.find(in.id)) (void)graph.drop(*node, NodeGraph::DropScope::kWithChildren);
     return graph.deliver();
   }
 };

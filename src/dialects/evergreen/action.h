@@ -1,8 +1,8 @@
 // Action: one invocation of a named function over nodes. A session owns it from the request to its end.
 //
-// Each action has the output "status": who names it gets failures there as a leaf of type
-// `application/x-protobuf; type=weir.evergreen.v1.ActionStatus`, the other outputs fail for whoever reads them here,
-// and the session goes on. Without it a failure ends the session, as the protocol has it.
+// Each action has the output "status". If a request names it, a failure of the action is written there, as a leaf of
+// type `application/x-protobuf; type=weir.evergreen.v1.ActionStatus`; the other outputs fail for the actions that read
+// them, and the session goes on. Without it a failure ends the session, as the protocol requires.
 #pragma once
 
 #include <memory>
@@ -22,19 +22,19 @@ namespace weir::evergreen {
 
 inline constexpr std::string_view kPlainText = "text/plain", kJsonType = "application/json";
 
-// A node that an action makes. As long as it is open the node stays; afterwards DROP and a TTL may free it.
+// A node that an action writes. While the output is open, the node stays; afterwards DROP and a TTL may free it.
 class Output {
  public:
   Output(Session& session, std::string name, Node& node)
       : name(std::move(name)), session_(session), node_(node), serial_(node.serial()) {}
 
   std::string name;
-  // How its leaf begins: metadata goes out with the first fragment.
+  // Sets the metadata of its leaf, which is sent with the first fragment.
   void begin(Metadata metadata) { metadata_ = std::move(metadata); }
   void begin(std::string mimetype, std::string role = {}, const std::vector<Packed>& experimental = {});
   using More = evergreen::More;
-  // The next fragment: into the graph and to the client, to whom long data may go as several. Errors: those of
-  // NodeGraph::append().
+  // Writes the next fragment, into the graph and to the client, which may get long data as several fragments. Errors:
+  // those of NodeGraph::append().
   base::Status write(base::Bytes data, More more);
   base::Status child(std::string id, More more);
   base::Status end();  // an empty final fragment

@@ -31,11 +31,11 @@ class Drop final : public Instant {
 
  private:
   Status begin() override {
-    using Reach = NodeGraph::Reach;
+    using DropScope = NodeGraph::DropScope;
     for (const NamedNode& in : request_.inputs) {
       Node* node = session_.graph().find(in.id);
       if (!node) return base::failure(base::Code::kNotFound, "there is no node '" + in.id + "'");
-      Status s = session_.graph().drop(*node, in.name == "tree" ? Reach::kWithChildren : Reach::kNode);
+      Status s = session_.graph().drop(*node, in.name == "tree" ? DropScope::kWithChildren : DropScope::kNode);
       if (!s.ok()) return s;
     }
     return {};

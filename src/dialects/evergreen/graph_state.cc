@@ -240,7 +240,7 @@ Status GraphStateReader::read_drop(StateReader& in) {
   auto node = graph_.node(id);
   if (!node) return node.error();
   if ((*node)->touched() || (*node)->claimed()) return damaged("nodes");
-  return graph_.drop(**node, NodeGraph::Reach::kNode);
+  return graph_.drop(**node, NodeGraph::DropScope::kNode);
 }
 
 }  // namespace weir::evergreen

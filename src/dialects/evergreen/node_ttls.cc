@@ -59,7 +59,7 @@ void NodeTtls::expire(const std::string& name) {
   make_room_ -= at->second.makes_room;
   ttls_.erase(at);
   Node* node = session_.graph().find(id);
-  if (node && !session_.graph().drop(*node, NodeGraph::Reach::kWithChildren).ok()) set(id, kAskAgain);
+  if (node && !session_.graph().drop(*node, NodeGraph::DropScope::kWithChildren).ok()) set(id, kAskAgain);
   session_.settle();
 }
 

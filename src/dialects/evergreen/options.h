@@ -37,8 +37,8 @@ struct Options {
   uint64_t max_message = 16 << 20;              // of one WebSocket message or NDJSON line
   base::Duration max_age = std::chrono::hours(24);
   base::Duration idle = std::chrono::minutes(10);  // without a message of either side, while nothing runs
-  wire::BodyMemory* bodies = nullptr;              // who waits for slabs on this shard; null: nobody keeps order
-  wire::Offload* offload = nullptr;                // who reads long JSON; null: the shard
+  wire::BodyMemory* bodies = nullptr;              // schedules the slabs of this shard; null: in no order
+  wire::Offload* offload = nullptr;                // reads long JSON; null: the shard does
   // Sessions that a client asks to be kept, for other nodes of a cluster: how long at least when it has left.
   base::Duration kept = std::chrono::minutes(30);
   session::Handover* handover = nullptr;  // null: this node is alone

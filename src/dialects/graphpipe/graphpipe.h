@@ -38,7 +38,7 @@ struct GraphPipeOptions {
   RootPost root_post = RootPost::kOn;
   uint64_t max_body = 64 << 20;      // of one HTTP request; also what it may denote with shared offsets
   std::function<bool()> ready;       // called on this shard's thread
-  wire::Offload* offload = nullptr;  // who reads long requests and writes long strings; null: the shard
+  wire::Offload* offload = nullptr;  // reads long requests and writes long strings; null: the shard does
   base::ShareRule share;             // of slabs, for what the strings of a client's requests and answers are copied to
 };
 

@@ -14,7 +14,8 @@ namespace weir::grps {
 // Makes a Call's inputs out of a payload (place()), and checks them (marshal::check_call()).
 class PrepareInputs final : public base::OffloadTask {
  public:
-  // Without a message it takes the inputs that `call` has. `spec` is kept alive by who sends this.
+  // Without a message it takes the inputs that `call` has. `spec` must live until this has run: the sender sees to
+  // that.
   PrepareInputs(const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call, std::optional<Message>&& message)
       : spec_(spec), slabs_(slabs), message_(std::move(message)) {
     call_.inputs = std::move(call.inputs);

@@ -35,9 +35,9 @@ class Monitor {
   };
   explicit Monitor(const base::Metrics& metrics, std::function<Usage()> usage = own_usage);
 
-  // True once: who gets it ticks.
+  // Returns true to the first caller only, which must then call tick() once a second.
   bool claim();
-  // About once a second; looks at all counters.
+  // Call this about once a second: it reads all counters.
   void tick(base::Time now);
 
   struct Row {

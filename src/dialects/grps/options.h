@@ -38,7 +38,7 @@ struct RouteSpec {
   std::string error_content_type;  // "" = application/json where the body begins with a bracket, else text/plain
 };
 
-// OK, or what is wrong with it, in words for who wrote it.
+// These return what is wrong with a setting, in words for a person; empty: nothing is.
 std::string check(const RouteSpec& route);
 std::string check_streaming(std::string_view control);
 
@@ -49,7 +49,7 @@ struct Options {
   std::string streaming = "query_param:streaming";
   std::vector<RouteSpec> routes;
   uint64_t max_body = 64 << 20;      // of one HTTP request
-  wire::Offload* offload = nullptr;  // who reads and writes long JSON; null: the shard
+  wire::Offload* offload = nullptr;  // reads and writes long JSON; null: the shard does
 };
 
 }  // namespace weir::grps

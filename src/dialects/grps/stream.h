@@ -64,7 +64,7 @@ class PartWriter {
   // An answer. A bin_data part goes out as it is where parts are concatenated, else in JSON.
   base::Status add(Message message);
   bool busy() const { return !waiting_.empty(); }
-  // The end, for who has added all parts: not while busy(). The last part is the failure, if it is one.
+  // Ends the answer, once all parts have been added; not while busy(). A failure is written as the last part.
   void end(const base::Status& status);
   // The same for a failure that has its form already.
   void end(const base::Status& status, base::Bytes failure);

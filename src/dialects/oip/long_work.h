@@ -36,8 +36,8 @@ class ReadRequest final : public bus::OffloadTask {
 class WriteAnswer final : public bus::OffloadTask {
  public:
   using Write = JsonReply (*)(const InferReply&, const OutputForms&);
-  // `outputs` have been selected. `spec` is kept alive by who sends this. `write`: null where the shard writes.
-  // `bytes`: of tensors that have to be worked on.
+  // `outputs` have been selected. `spec` must live until this has run: the sender sees to that. `write`: null if the
+  // shard writes the answer. `bytes`: of the tensors that have to be worked on (work_on()).
   WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options, msg::Outputs&& outputs,
               OutputForms forms, Write write, size_t bytes);
   size_t bytes() const { return bytes_; }

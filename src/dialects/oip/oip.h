@@ -30,9 +30,9 @@ class Traces;
 struct OipOptions {
   std::string server_name = "weir";
   std::string server_version;
-  uint64_t max_body = 64 << 20;      // of one HTTP request
-  jobs::ShardJobs* jobs = nullptr;   // asynchronous inference; null: there is none
-  wire::Offload* offload = nullptr;  // long loads are read and long statistics written there; null: by the shard
+  uint64_t max_body = 64 << 20;                // of one HTTP request
+  jobs::ShardJobs* jobs = nullptr;             // asynchronous inference; null: there is none
+  wire::Offload* offload = nullptr;            // reads long loads and writes long statistics; null: the shard does
   std::vector<std::string> forward_headers{};  // patterns of forwarded_headers.h
   uint32_t conn_calls = 512;  // unanswered requests of all streams of one connection; more wait on the wire
 };

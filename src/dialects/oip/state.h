@@ -33,7 +33,7 @@ struct OipState {
   };
   std::unordered_map<const wire::PeerInfo*, Streams> streams{};
 
-  // Loads and unloads that are under way, by number: who waits for them may leave before they are done.
+  // Loads and unloads that are under way, by number: the client that waits for one may leave before it is done.
   std::unordered_map<uint64_t, ServerControl::Done> waiting;
   uint64_t last_wait = 0;
   JsonTemplates templates{};

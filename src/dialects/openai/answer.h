@@ -149,7 +149,7 @@ using MakeAnswer = std::unique_ptr<Answer> (*)(OpenAiState& state, wire::Exchang
 std::unique_ptr<Answer> streamed(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
 std::unique_ptr<Answer> whole(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
 
-// Sends a request that has been read to its model; `make` makes who answers it.
+// Sends a request that has been read to its model. `make` makes the Answer.
 void answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request&& request, MakeAnswer make);
 
 }  // namespace weir::openai

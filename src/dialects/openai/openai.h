@@ -48,7 +48,7 @@ struct Options {
   std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
   uint64_t max_body = 4 << 20;                           // of one request
   std::function<bool()> ready;                           // the server takes requests; what /health says
-  wire::Offload* offload = nullptr;                      // who reads long bodies; null: the shard
+  wire::Offload* offload = nullptr;                      // reads long bodies; null: the shard does
   jobs::ShardJobs* jobs = nullptr;                       // files and batches; null: there are none
   const wire::Limits* limits = nullptr;                  // for uploads; null: none
   responses::StoredResponses* stored = nullptr;          // of all shards; null: nothing is stored

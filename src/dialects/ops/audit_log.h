@@ -1,6 +1,6 @@
 // AuditLog: one JSON object per line for every request for an admin method (wire::Permission::kAdmin, of its route or
-// by Router::permit()), of whatever protocol and also where it was refused, and for what the server does to who may
-// come in.
+// by Router::permit()), in any protocol and also if it was refused, and for changes of the keys that the server reads
+// itself.
 //
 //   {"time":"2024-01-02T03:04:05.678901Z","request_id":"…","who":"ops-key","peer":"192.0.2.1:5000",
 //    "protocol":"oip-rest","action":"POST
@@ -8,7 +8,7 @@
 //   {"time":"…","action":"keys were read","path":"/etc/weir/keys.yaml","code":"OK"}
 //
 // `who` is the name of a key, of a token's subject or of a certificate, as the Authenticator knows it, also of one that
-// has not the role or is over its limits; it is left out where nobody is asked. `change` has the settings that the
+// lacks the role or is over its limits; it is left out without authentication. `change` has the settings that the
 // request has changed, with their new values: "log_info=true log_verbose_level=1". Lines go to a LineFile, or to the
 // server's log as the event "admin action".
 #pragma once
@@ -35,7 +35,7 @@ class AuditLog {
   static base::Result<std::unique_ptr<AuditLog>> open(const std::string& where, base::Metrics& metrics);
   void reopen();  // after the file was moved away; any thread
 
-  // Something that no request has asked for. `path`: of a file. Any thread.
+  // Writes a line for an action of the server's own. `path`: the file that it was about. Any thread.
   void note(base::WallTime at, std::string_view action, std::string_view path, const base::Status& outcome);
 
   // One shard's way in, on its thread. Admin requests are few: each line goes to the writer at once.

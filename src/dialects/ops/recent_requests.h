@@ -1,4 +1,4 @@
-// RecentRequests: how the time of the last requests was spent, in memory: GET /console/v1/timelines.
+// RecentRequests: keeps in memory how the time of the last requests was spent: GET /console/v1/timelines.
 //
 // Each shard keeps a bounded ring of ordinary requests, which takes kPerSecond of them a second at most, and another
 // one of those that failed or were slow. A request that is kept costs a copy of its record; one that is not, nothing.
@@ -11,9 +11,9 @@
 // Parts: receive, decode, queue, stage, compute, send; in seconds since the request began, of its last inference where
 // there were several.
 //
-// Nothing of bodies, unless RecentRules::bodies says so (console.bodies). Then the answer to ?id= also has how the
-// bodies begin, as base64, for who has the permission admin: "request_body":"…","answer_body":"…". They are not there
-// where there was no memory for them.
+// Bodies are not kept, unless RecentRules::bodies says so (console.bodies). Then the answer to ?id= also has the first
+// bytes of both bodies in base64, for callers with the permission admin: "request_body":"…","answer_body":"…". They are
+// missing if there was no memory for them.
 #pragma once
 
 #include <array>

@@ -18,7 +18,7 @@ class Dialect;
 namespace weir::salience {
 
 struct Options {
-  // Those who have shown no key are one tenant, whose sessions this divides.
+  // Which clients without a key share their sessions.
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
   session::Quota* quota = nullptr;  // the one behind `sessions`, borrowed: it numbers tenants with keys
   wire::Relay* relay = nullptr;     // to the other nodes of a cluster, borrowed; null: this one is alone

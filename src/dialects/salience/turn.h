@@ -34,7 +34,7 @@ class Generate final : public wire::RpcMethod {
   SalienceState& salience_;
 };
 
-// The Turn's ear at the client.
+// Tells a Turn that its client reads again, or has left.
 class Listener final : public wire::RpcListener {
  public:
   void on_message(wire::Rpc&, base::Bytes) override {}

@@ -116,7 +116,7 @@ TEST_P(RandomGraph, IsReadAsItWasWritten) {
   for (size_t n = below(4); n-- > 0;) {
     Node* node = graph.find("node " + std::to_string(below(nodes)));
     if (!node || node->open()) continue;
-    ASSERT_TRUE(graph.drop(*node, NodeGraph::Reach::kNode).ok());
+    ASSERT_TRUE(graph.drop(*node, NodeGraph::DropScope::kNode).ok());
   }
   ASSERT_TRUE(graph.deliver().ok());
   std::vector<NodeTime> times, again;
@@ -209,7 +209,7 @@ TEST(GraphState, ADroppedChildStaysDropped) {
   NodeGraph graph{{}};
   send(graph, "child", "abc");
   send_branch(graph, "parent", {"child"});
-  ASSERT_TRUE(graph.drop(*graph.find("child"), NodeGraph::Reach::kNode).ok());
+  ASSERT_TRUE(graph.drop(*graph.find("child"), NodeGraph::DropScope::kNode).ok());
   NodeGraph other{{}};
   ASSERT_TRUE(read(write_graph_state(graph, 0s, {}, kNothingLeftOut).text, other).ok());
   ASSERT_TRUE(other.find("child"));

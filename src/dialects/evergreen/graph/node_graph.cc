@@ -118,8 +118,8 @@ bool NodeGraph::free_discarded() {
       if (!parents.empty()) return;
       if (edge.child->dropped_)
         forget(*edge.child);
-      else if (from.reach == Reach::kWithChildren && !edge.child->open() && edge.child->touched())
-        discard(*edge.child, from.reach);
+      else if (from.scope == DropScope::kWithChildren && !edge.child->open() && edge.child->touched())
+        discard(*edge.child, from.scope);
     };
     auto free = [&](Node::Part& part) {
       while (!part.children.empty()) {
@@ -333,10 +333,10 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
 
 // Takes the content away. What it takes to free it, and the edges to its children, goes as turns have time; until then
 // the name stays.
-void NodeGraph::discard(Node& n, Reach reach) {
+void NodeGraph::discard(Node& n, DropScope scope) {
   n.dropped_ = true;
   if (!n.parts_.empty() || !n.ahead_.empty()) {
-    discarded_.push_back({n, reach, std::exchange(n.parts_, {}), std::exchange(n.ahead_, {})});
+    discarded_.push_back({n, scope, std::exchange(n.parts_, {}), std::exchange(n.ahead_, {})});
     ++n.discards_;
   }
   n.metadata_.reset();
@@ -354,13 +354,13 @@ void NodeGraph::forget(Node& n) {
   by_name_.erase(by_name_.find(n.id_));
 }
 
-Status NodeGraph::drop(Node& root, Reach reach) {
+Status NodeGraph::drop(Node& root, DropScope scope) {
   if (root.open())
     return failure(Code::kFailedPrecondition, describe_node(root.id_) + " is the output of an action that still runs");
   if (root.dropped_)
     forget(root);
   else
-    discard(root, reach);
+    discard(root, scope);
   (void)free_discarded();
   return {};
 }

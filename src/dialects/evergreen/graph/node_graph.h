@@ -36,10 +36,10 @@
 
 namespace weir::evergreen {
 
-// Whether a NodeGraph copies that data, because it is a small part of its slab. It does so in one go: who has long data
-// copies it before.
+// Whether a NodeGraph copies the data, because it is a small part of its slab. It copies all of it at once, so a caller
+// with long data must copy it before, over several turns.
 bool is_copied(const base::Bytes& data);
-// The bytes of that data which lie, or will lie, in memory that is charged already: those of a slab that keeps them.
+// How many bytes of the data lie in memory that is charged elsewhere, or will: those of a slab that keeps them.
 uint64_t charged_elsewhere(const base::Bytes& data);
 
 class NodeGraph {
@@ -76,8 +76,8 @@ class NodeGraph {
   // gets NOT_FOUND. kWithChildren: also of all descendants that have no other parent left. Where there is much of it,
   // the rest goes in later turns, by deliver(), before anything else does. Errors: FAILED_PRECONDITION for an open
   // node.
-  enum class Reach : uint8_t { kNode, kWithChildren };
-  base::Status drop(Node& node, Reach reach);
+  enum class DropScope : uint8_t { kNode, kWithChildren };
+  base::Status drop(Node& node, DropScope scope);
 
   // The graph is of no further use: frees its nodes until the turn's steps are spent. No Cursor is left. Returns true
   // when none is left either.
@@ -113,7 +113,7 @@ class NodeGraph {
   base::Status extend(Node& node);
   void wake(Node& node);
   bool free_discarded();
-  void discard(Node& node, Reach reach);
+  void discard(Node& node, DropScope scope);
   void forget(Node& node);
   void spend(uint64_t steps) {
     if (turn_budget_) turn_budget_->spend(steps);
@@ -123,7 +123,7 @@ class NodeGraph {
   // The content of a node that was dropped.
   struct Discarded {
     Node& node;
-    Reach reach;
+    DropScope scope;
     Node::Parts parts;
     Node::Ahead ahead;
   };

@@ -23,7 +23,7 @@
 
 namespace weir::oip {
 
-// Says who may share memory with the server.
+// The clients that may share memory with the server.
 enum class Sharing : uint8_t {
   kLocal,  // clients of this machine: loopback and unix sockets, but not through a proxy
   kNobody,

@@ -28,7 +28,7 @@ void show_model(OpenAiState& state, wire::Exchange& exchange, std::string_view n
 ApiError read_messages(std::string_view body, Request& out);
 ApiError read_count(std::string_view body, Request& out);
 
-// answer.cc: who answers /v1/messages, as a stream and in one piece.
+// answer.cc: makes the Answer to /v1/messages, streamed or in one piece.
 std::unique_ptr<Answer> message_answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
 
 }  // namespace weir::openai::anthropic

@@ -26,7 +26,7 @@ void pull(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& ar
 void version(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void refuse_change(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
-// answer.cc: who answers /api/chat, and /api/generate; both of streams and in one piece.
+// answer.cc: these make the Answers to /api/chat and /api/generate, streamed or in one piece.
 std::unique_ptr<Answer> chat_answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
 std::unique_ptr<Answer> generate_answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
 // `{"model":…,"created_at":…`, the beginning of every object that answers.

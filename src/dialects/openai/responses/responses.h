@@ -103,7 +103,7 @@ ApiError no_previous_response();
 // Returns why a request cannot continue the response that was found for previous_response_id; OK if it can.
 ApiError check_previous(const std::optional<StoredResponse>& found);
 
-// answer.cc: who answers, as a stream and in one piece.
+// answer.cc: makes the Answer, streamed or in one piece.
 std::unique_ptr<Answer> response_answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
 
 }  // namespace weir::openai::responses

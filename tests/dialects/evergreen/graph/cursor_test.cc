@@ -103,14 +103,14 @@ TEST(NodeGraph, DroppingGivesBackWhatWasCharged) {
   g.refused(branch("q", {"b"}));
   g.refused(leaf("a", std::string(1000, 'x')));
   g.refused(leaf("b", "y"));
-  EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::Reach::kWithChildren).ok());
+  EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::DropScope::kWithChildren).ok());
   EXPECT_EQ(g.find("p"), nullptr);
   EXPECT_EQ(g.find("a"), nullptr);
   EXPECT_EQ(flat(g, "q"), "y");
-  EXPECT_TRUE(g.drop(*g.find("b"), NodeGraph::Reach::kNode).ok());
+  EXPECT_TRUE(g.drop(*g.find("b"), NodeGraph::DropScope::kNode).ok());
   EXPECT_EQ(flat(g, "q"), "failed: node 'b' has been dropped");
   EXPECT_NE(g.refused(leaf("b", "again")).find("has been dropped"), std::string::npos);
-  EXPECT_TRUE(g.drop(*g.find("q"), NodeGraph::Reach::kNode).ok());
+  EXPECT_TRUE(g.drop(*g.find("q"), NodeGraph::DropScope::kNode).ok());
   EXPECT_EQ(g.nodes(), 0u);
   EXPECT_EQ(g.memory().used(), 0u);
 }
@@ -124,7 +124,7 @@ TEST(NodeGraph, DroppingWhatIsBeingReadFailsTheReader) {
     Cursor c(g, *g.find("p"), l);
     Step end;
     drain(c, end);
-    EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::Reach::kWithChildren).ok());
+    EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::DropScope::kWithChildren).ok());
     EXPECT_TRUE(g.deliver().ok());
     EXPECT_EQ(l.news, 1);
     EXPECT_EQ(c.next(), Step::kFailed);
@@ -132,7 +132,7 @@ TEST(NodeGraph, DroppingWhatIsBeingReadFailsTheReader) {
   EXPECT_EQ(g.nodes(), 0u);
   EXPECT_EQ(g.memory().used(), 0u);
   Node& out = **g.claim("out");
-  EXPECT_EQ(g.drop(out, NodeGraph::Reach::kNode).code, Code::kFailedPrecondition);
+  EXPECT_EQ(g.drop(out, NodeGraph::DropScope::kNode).code, Code::kFailedPrecondition);
   g.fail(out, base::invalid("over"));
 }
 

@@ -33,7 +33,8 @@ TEST(NodeGraph, DroppingIsLinearInTheEdgesThatGo) {
       std::optional<Graph> g(std::in_place, limits, nullptr, &turn_budget);
       parents_of_one(*g, n, edges);
       const uint64_t before = turn_budget.total();
-      cpu = support::cpu_of([&] { ASSERT_TRUE(g->drop(*g->find("root"), NodeGraph::Reach::kWithChildren).ok()); }, 1);
+      cpu =
+          support::cpu_of([&] { ASSERT_TRUE(g->drop(*g->find("root"), NodeGraph::DropScope::kWithChildren).ok()); }, 1);
       EXPECT_EQ(g->nodes(), 0u);
       EXPECT_EQ(g->memory().used(), 0u);
       return double(turn_budget.total() - before);
@@ -51,7 +52,8 @@ TEST(NodeGraph, DroppingEachParentAloneCostsItsOwnEdges) {
   Graph g(limits, nullptr, &turn_budget);
   parents_of_one(g, 2000, 64);
   const uint64_t before = turn_budget.total();
-  for (size_t i = 0; i < 2000; ++i) ASSERT_TRUE(g.drop(*g.find("p" + std::to_string(i)), NodeGraph::Reach::kNode).ok());
+  for (size_t i = 0; i < 2000; ++i)
+    ASSERT_TRUE(g.drop(*g.find("p" + std::to_string(i)), NodeGraph::DropScope::kNode).ok());
   EXPECT_EQ(turn_budget.total() - before, 2000u * 3) << "64 edges are two steps, and one for the fragment";
 }
 
@@ -72,11 +74,11 @@ TEST(NodeGraph, EdgesAreKnownAtBothEndsWhateverTheOrderInWhichTheyGo) {
     std::shuffle(order.begin(), order.end(), random);
     for (const auto& id : order)
       if (Node* node = g.find(id)) {
-        ASSERT_TRUE(g.drop(*node, NodeGraph::Reach::kWithChildren).ok());
+        ASSERT_TRUE(g.drop(*node, NodeGraph::DropScope::kWithChildren).ok());
       }
     for (int i = 0; i < 10; ++i)
       if (Node* node = g.find("c" + std::to_string(i))) {
-        ASSERT_TRUE(g.drop(*node, NodeGraph::Reach::kNode).ok());
+        ASSERT_TRUE(g.drop(*node, NodeGraph::DropScope::kNode).ok());
       }
     EXPECT_EQ(g.nodes(), 0u);
     EXPECT_EQ(g.memory().used(), 0u);
@@ -110,8 +112,8 @@ struct DropInTurns : testing::Test {
     return turn.longest;
   }
   void make() { g.emplace(limits, nullptr, &turn_budget); }
-  double drop(const char* id, NodeGraph::Reach reach) {
-    return support::cpu_of([&] { ASSERT_TRUE(g->drop(*g->find(id), reach).ok()); }, 1);
+  double drop(const char* id, NodeGraph::DropScope scope) {
+    return support::cpu_of([&] { ASSERT_TRUE(g->drop(*g->find(id), scope).ok()); }, 1);
   }
 
   base::FakeEnv env;
@@ -128,7 +130,7 @@ TEST_F(DropInTurns, ANodeWithAsManyWaitingFragmentsAsItsSessionMayHoldIsDroppedI
   int64_t fragments = 0;
   while (g->add({.node = "a", .seq = fragments + 1, .continued = true})) ++fragments;
   ASSERT_GT(fragments, 690'000) << "until the session's bytes are used up";
-  EXPECT_LT(drop("a", NodeGraph::Reach::kWithChildren), kLongest);
+  EXPECT_LT(drop("a", NodeGraph::DropScope::kWithChildren), kLongest);
   ASSERT_NE(g->find("a"), nullptr) << "its name stays until all that it had has gone";
   EXPECT_FALSE(g->add({.node = "a", .seq = 0})) << "and it stays dropped";
   EXPECT_LT(turns(), kLongest);
@@ -145,7 +147,7 @@ TEST_F(DropInTurns, ANodeWithAsManyEdgesAsItsSessionMayHoldIsDroppedInSeveral) {
   int64_t seq = 1;
   while (g->add({.node = "a", .seq = seq, .continued = true, .children = children})) ++seq;
   ASSERT_GT(seq * 4000, 1'300'000);
-  EXPECT_LT(drop("a", NodeGraph::Reach::kWithChildren), kLongest);
+  EXPECT_LT(drop("a", NodeGraph::DropScope::kWithChildren), kLongest);
   EXPECT_LT(turns(), kLongest);
   EXPECT_GT(count, 5);
   EXPECT_EQ(g->nodes(), 0u) << "the child goes with its last parent, turns later";
@@ -166,7 +168,7 @@ TEST_F(DropInTurns, WhoReadsAChildIsToldOnceItsLastEdgeHasGone) {
   Cursor of_child(*g, *g->find("c"), listener);
   EXPECT_EQ(of_child.next(), Cursor::Step::kWait);
   turn_budget.spend(kSteps);
-  (void)drop("a", NodeGraph::Reach::kWithChildren);
+  (void)drop("a", NodeGraph::DropScope::kWithChildren);
   ASSERT_TRUE(g->undelivered());
   ASSERT_TRUE(g->append(*g->claim("other").value(), {.continued = true}).ok());
   EXPECT_EQ(listener.news, 0);

@@ -56,7 +56,7 @@ TEST(NodeGraphMemory, WhatIsMostOfItsMessageStaysWhereItIs) {
   ASSERT_TRUE(g.add(leaf_of("a", message.whole.slice(100, 600'000))).has_value());
   message.whole = {};
   EXPECT_FALSE(message.gone);
-  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
+  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::DropScope::kNode).ok());
   EXPECT_TRUE(message.gone);
 }
 
@@ -96,7 +96,7 @@ TEST(NodeGraphMemory, BytesThatAReaderHoldsStayChargedWhenTheirNodeIsDropped) {
   EXPECT_EQ(g.memory().used(), before) << "held once and for all";
   EXPECT_EQ(c.next(), Cursor::Step::kLeafEnd);
   EXPECT_EQ(c.next(), Cursor::Step::kEnd);
-  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
+  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::DropScope::kNode).ok());
   EXPECT_EQ(g.nodes(), 0u);
   EXPECT_EQ(g.memory().used(), 50'000u);
   first.reset();
@@ -116,7 +116,7 @@ TEST(NodeGraphMemory, AReaderThatLetsGoFirstChangesNothing) {
     EXPECT_NE(c.hold(), nullptr);
   }
   EXPECT_EQ(g.memory().used(), before);
-  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
+  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::DropScope::kNode).ok());
   EXPECT_EQ(g.memory().used(), 0u);
 }
 
@@ -140,7 +140,7 @@ TEST(NodeGraphMemory, AGraphHoldsWhatItIsChargedAndGivesItBack) {
     EXPECT_EQ(refused.code, base::Code::kResourceExhausted);
     EXPECT_EQ(refused.text.substr(0, 46), "node 'y', fragment 0: all your sessions would ");
     EXPECT_TRUE(add(c, "z", 40'000).ok()) << "another tenant";
-    ASSERT_TRUE(a.drop(*a.find("x"), NodeGraph::Reach::kNode).ok());
+    ASSERT_TRUE(a.drop(*a.find("x"), NodeGraph::DropScope::kNode).ok());
     EXPECT_EQ(byte_quota.held(1), 4096u) << "the names that are left";
     EXPECT_TRUE(add(b, "again", 40'000).ok());
   }
@@ -170,7 +170,7 @@ TEST(NodeGraphMemory, DataThatIsChargedAlreadyIsNotChargedToTheLedgerAgain) {
     Hold hold = c.hold();
     while (c.next() != Cursor::Step::kEnd) {
     }
-    for (const char* node : {"a", "b"}) ASSERT_TRUE(g.drop(*g.find(node), NodeGraph::Reach::kNode).ok());
+    for (const char* node : {"a", "b"}) ASSERT_TRUE(g.drop(*g.find(node), NodeGraph::DropScope::kNode).ok());
     EXPECT_GE(byte_quota.held(1), kSize) << "somebody reads it";
     hold.reset();
     EXPECT_LE(byte_quota.held(1), kBeside);

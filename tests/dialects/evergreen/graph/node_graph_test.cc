@@ -293,7 +293,7 @@ TEST(NodeGraph, ManyEdgesToOneChildGoTogether) {
   EXPECT_EQ(g.refused(branch("a", same)), "");
   EXPECT_EQ(g.refused(branch("b", {"c"})), "");
   EXPECT_EQ(g.refused(leaf("c", "x")), "");
-  EXPECT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kWithChildren).ok());
+  EXPECT_TRUE(g.drop(*g.find("a"), NodeGraph::DropScope::kWithChildren).ok());
   EXPECT_EQ(flat(g, "b"), "x");
 }
 

@@ -174,10 +174,10 @@ TEST_F(ManyChildren, AreMadeInSlices) {
 TEST_F(ManyChildren, AreNotMadeForAFragmentThatIsThereOrIsRefused) {
   ASSERT_EQ(g.refused(empty("parent")), "");
   EXPECT_TRUE(make_children(g, fragment));
-  ASSERT_TRUE(g.drop(*g.find("parent"), NodeGraph::Reach::kNode).ok());
+  ASSERT_TRUE(g.drop(*g.find("parent"), NodeGraph::DropScope::kNode).ok());
   EXPECT_EQ(g.nodes(), 0u);
   ASSERT_EQ(g.refused(branch("above", {"parent"})), "");
-  ASSERT_TRUE(g.drop(*g.find("parent"), NodeGraph::Reach::kNode).ok());
+  ASSERT_TRUE(g.drop(*g.find("parent"), NodeGraph::DropScope::kNode).ok());
   EXPECT_TRUE(make_children(g, fragment));
   EXPECT_EQ(g.nodes(), 2u);
 }
@@ -284,7 +284,7 @@ TEST_F(FirstComesLast, TheNodeMayBeDroppedMeanwhile) {
   turn_budget.spend(100);
   EXPECT_EQ("", g.refused(leaf("a", "y", 0, true)));
   EXPECT_TRUE(g.undelivered());
-  EXPECT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
+  EXPECT_TRUE(g.drop(*g.find("a"), NodeGraph::DropScope::kNode).ok());
   EXPECT_EQ("", turn());
   EXPECT_TRUE(g.undelivered()) << "it is freed in several turns";
   EXPECT_GT(g.memory().used(), 0u) << "what is not freed yet is paid for";
