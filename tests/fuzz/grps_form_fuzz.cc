@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "dialects/grps/form.h"
+#include "dialects/grps/form_data.h"
 #include "marshal/multipart.h"
 #include "require.h"
 

@@ -44,20 +44,20 @@ Status into(Map map, Tensor& t, base::SlabSource& slabs) { return marshal::cast(
 
 }  // namespace
 
-const AskedMaps::AskedMap* AskedMaps::find(std::string_view input) const {
-  auto at = std::find_if(entries.begin(), entries.end(), [&](const AskedMap& e) { return e.input == input; });
+const RequestMaps::MapEntry* RequestMaps::find(std::string_view input) const {
+  auto at = std::find_if(entries.begin(), entries.end(), [&](const MapEntry& e) { return e.input == input; });
   return at == entries.end() ? nullptr : &*at;
 }
 
-bool AskedMaps::prefers_bytes() const {
+bool RequestMaps::prefers_bytes() const {
   auto in = [&](Map map) {
-    return std::any_of(entries.begin(), entries.end(), [&](const AskedMap& e) { return e.map == map; });
+    return std::any_of(entries.begin(), entries.end(), [&](const MapEntry& e) { return e.map == map; });
   };
   return in(Map::kBytes) && !in(Map::kText);
 }
 
-AskedMaps name_inputs(Message& message, const msg::ModelSpec& spec) {
-  AskedMaps asked;
+RequestMaps name_inputs(Message& message, const msg::ModelSpec& spec) {
+  RequestMaps asked;
   const auto& maps = message.maps;
   for (size_t i = 0; i < message.tensors.size(); ++i) {
     const std::string& key = message.tensors[i].name;
@@ -75,10 +75,10 @@ AskedMaps name_inputs(Message& message, const msg::ModelSpec& spec) {
   return asked;
 }
 
-Status sort_into_maps(const AskedMaps& asked, base::SlabSource& slabs, Message& message) {
+Status sort_into_maps(const RequestMaps& asked, base::SlabSource& slabs, Message& message) {
   message.maps.clear();
   for (Tensor& t : message.tensors) {
-    const AskedMaps::AskedMap* entry = asked.find(t.name);
+    const RequestMaps::MapEntry* entry = asked.find(t.name);
     Map best = nearest(t.dtype);
     if (kin(best) == Kin::kBytes) {
       bool bytes =

@@ -1,6 +1,6 @@
-// How the entries of gmap meet inputs and outputs. The six maps are namespaces of their own, a model's inputs are one:
-// an entry is the input of its key; where several maps have the key, each is the input "<map>.<key>" ("s_i32.k"), but
-// for the one whose type is that of the model's own input of that name.
+// Maps the entries of gmap to inputs, and outputs to entries. Each of the six maps is a namespace of its own, while a
+// model's inputs are one. An entry is the input of its key. If several maps have the key, each of them is the input
+// "<map>.<key>" ("s_i32.k"), except for the one whose type is that of the model's input of that name.
 #pragma once
 
 #include <string>
@@ -13,26 +13,26 @@
 
 namespace weir::grps {
 
-// Which entry each input was, so that an output of that name is answered under the same key in the same map.
-struct AskedMaps {
-  struct AskedMap {
+// The entry of each input of a request, so that an output of that name is answered under the same key in the same map.
+struct RequestMaps {
+  struct MapEntry {
     std::string input, key;
     Map map;
   };
-  std::vector<AskedMap> entries;
+  std::vector<MapEntry> entries;
 
-  const AskedMap* find(std::string_view input) const;
-  // Where bytes go that nobody has asked for: into s_s where they are UTF-8, unless all bytes of the request came in
-  // s_b.
+  const MapEntry* find(std::string_view input) const;
+  // Whether BYTES outputs without an entry in the request go into s_b, even if they are UTF-8: if all BYTES of the
+  // request came in s_b.
   bool prefers_bytes() const;
 };
 
-// Names the message's tensors after the inputs that they are. At most kMaxTensors of them.
-AskedMaps name_inputs(Message& message, const msg::ModelSpec& spec);
+// Gives the message's tensors the names of the inputs that they are for. There are at most kMaxTensors of them.
+RequestMaps name_inputs(Message& message, const msg::ModelSpec& spec);
 
-// Fills message.maps and names the tensors after their keys, cast to what the map holds: the map in which the output
-// was asked for, where that is for values of its kind (text, whole numbers, others) and holds it; else the nearest.
-// Every tensor has one element. Errors: OUT_OF_RANGE.
-base::Status sort_into_maps(const AskedMaps& asked, base::SlabSource& slabs, Message& message);
+// Fills message.maps: chooses a map for each output, casts the output to the type of the map, and names it by its key.
+// The map is the one that had the entry in the request, if that is for values of its kind (text, whole numbers, others)
+// and can hold it, else the nearest. Every tensor has one element. Errors: OUT_OF_RANGE.
+base::Status sort_into_maps(const RequestMaps& request, base::SlabSource& slabs, Message& message);
 
 }  // namespace weir::grps

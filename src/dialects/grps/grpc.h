@@ -16,7 +16,7 @@ class Method : public wire::RpcMethod {
   virtual ~Method() = default;
 };
 
-// Registers them; `methods` keeps what was registered.
+// Registers the calls; `methods` owns what was registered.
 void add_calls(GrpsState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods);
 
 }  // namespace weir::grps

@@ -36,14 +36,14 @@ Status Inference::find(std::string_view model, Answers answers) {
 }
 
 Status Inference::start(std::optional<Message> message) {
-  const size_t bytes = message ? work_of_placing(*message, spec()) : marshal::string_bytes(call().inputs);
+  const size_t bytes = message ? conversion_work(*message, spec()) : marshal::string_bytes(call().inputs);
   Status status;
   if (bytes > wire::kLongBody) {
     preparing_ = true;
     auto prepare = std::make_unique<PrepareInputs>(spec(), state_.slabs, call(), std::move(message));
     status = send(std::move(prepare), bytes, bus::Admission::kAsked);
   } else {
-    if (message) status = place(*std::move(message), spec(), state_.slabs, call(), form_.asked);
+    if (message) status = payload_to_inputs(*std::move(message), spec(), state_.slabs, call(), form_.request);
     if (status.ok()) status = marshal::check_call(spec(), call());
     if (status.ok()) status = submit();
   }
@@ -75,8 +75,8 @@ void Inference::on_task(Status status, Task task) {
     if (!status.ok()) leave(), ended(std::move(status));
     return;
   }
-  if (status.ok()) status = deliver(static_cast<GatherOutputs&>(*task));
-  if (status.ok()) status = gather_on();
+  if (status.ok()) status = deliver(static_cast<ConvertOutputs&>(*task));
+  if (status.ok()) status = convert_next();
   if (!status.ok()) {
     leave();
     return end(std::move(status));
@@ -109,16 +109,16 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
 Status Inference::take(msg::Outputs& outputs) {
   if (answers_ == Answers::kOne && !outputs.final) return too_often(spec(), "answers in more than one piece");
   const More more = outputs.final ? More::kNo : More::kYes;
-  if (!work_.running() && work_of_gathering(form_, outputs.tensors) <= wire::kLongBody)
-    return deliver(check_and_gather(form_, std::move(outputs.tensors), state_.slabs), more);
-  using enum GatherOutputs::Last;
+  if (!work_.running() && work_of_converting(form_, outputs.tensors) <= wire::kLongBody)
+    return deliver(check_and_convert(form_, std::move(outputs.tensors), state_.slabs), more);
+  using enum ConvertOutputs::Last;
   waiting_.push_back(
-      std::make_unique<GatherOutputs>(std::move(outputs.tensors), outputs.final ? kYes : kNo, state_.slabs));
-  return gather_on();
+      std::make_unique<ConvertOutputs>(std::move(outputs.tensors), outputs.final ? kYes : kNo, state_.slabs));
+  return convert_next();
 }
 
 // Answers go to the worker one by one, and the short ones among them nowhere.
-Status Inference::gather_on() {
+Status Inference::convert_next() {
   while (!work_.running() && !waiting_.empty()) {
     auto next = std::move(waiting_.front());
     waiting_.erase(waiting_.begin());
@@ -131,9 +131,9 @@ Status Inference::gather_on() {
   return {};
 }
 
-Status Inference::deliver(GatherOutputs& gathered) {
-  form_ = gathered.take_form();
-  return deliver(gathered.take_message(), gathered.last() == GatherOutputs::Last::kYes ? More::kNo : More::kYes);
+Status Inference::deliver(ConvertOutputs& converted) {
+  form_ = converted.take_form();
+  return deliver(converted.take_message(), converted.last() == ConvertOutputs::Last::kYes ? More::kNo : More::kYes);
 }
 
 Status Inference::deliver(base::Result<Message> reply, More more) {

@@ -1,5 +1,5 @@
 // Inference: one Call on behalf of one client's request, whichever its form. Long payloads are placed and checked, and
-// long answers checked and gathered, by the bus's workers (long_work.h); answers keep their order.
+// long answers checked and converted, by the bus's workers (long_work.h); answers keep their order.
 #pragma once
 
 #include <memory>
@@ -61,8 +61,8 @@ class Inference : public msg::Sink, bus::OffloadListener {
   base::Status submit();
   void ask_for_pieces();
   base::Status take(msg::Outputs& outputs);
-  base::Status gather_on();
-  base::Status deliver(GatherOutputs& gathered);
+  base::Status convert_next();
+  base::Status deliver(ConvertOutputs& converted);
   base::Status deliver(base::Result<Message> reply, More more);
   void close(const msg::Call& call, base::Status status);
   void end(base::Status status);
@@ -71,9 +71,9 @@ class Inference : public msg::Sink, bus::OffloadListener {
   bus::OffloadHandle work_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call or task in flight
   Answers answers_ = Answers::kOne;
-  bool answered_ = false, preparing_ = false;            // preparing_: what work_ does, if it does anything
-  std::vector<std::unique_ptr<GatherOutputs>> waiting_;  // answers behind a long one
-  std::optional<base::Status> last_;                     // the outcome, behind those
+  bool answered_ = false, preparing_ = false;             // preparing_: what work_ does, if it does anything
+  std::vector<std::unique_ptr<ConvertOutputs>> waiting_;  // answers behind a long one
+  std::optional<base::Status> last_;                      // the outcome, behind those
 };
 
 // An Inference whose question and answers are GrpsMessages.

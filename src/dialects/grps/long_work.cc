@@ -10,7 +10,7 @@ using base::Status;
 
 void PrepareInputs::run() {
   Status thrown = base::attempt("preparing a request", [this] {
-    if (message_) status_ = place(*std::move(message_), spec_, slabs_, call_, asked_);
+    if (message_) status_ = payload_to_inputs(*std::move(message_), spec_, slabs_, call_, request_form_);
     if (status_.ok()) status_ = marshal::check_call(spec_, call_);
   });
   if (!thrown.ok()) status_ = std::move(thrown);
@@ -19,27 +19,27 @@ void PrepareInputs::run() {
 Status PrepareInputs::hand_over(msg::Call& call, AnswerForm& form) {
   call.inputs = std::move(call_.inputs);
   call.rows = call_.rows;
-  form.asked = std::move(asked_);
+  form.request = std::move(request_form_);
   return std::move(status_);
 }
 
-size_t work_of_gathering(const AnswerForm& form, const std::vector<msg::Tensor>& outputs) {
+size_t work_of_converting(const AnswerForm& form, const std::vector<msg::Tensor>& outputs) {
   size_t bytes = marshal::string_bytes(outputs);
-  if (form.asked.kind == Kind::kNone || form.array == ArrayForm::kReturn) return bytes;
+  if (form.request.kind == Kind::kNone || form.array == ArrayForm::kReturn) return bytes;
   for (const auto& tensor : outputs)
     if (carrier(tensor.dtype) != tensor.dtype) bytes += tensor.data.size();
   return bytes;
 }
 
-base::Result<Message> check_and_gather(const AnswerForm& form, std::vector<msg::Tensor>&& outputs,
-                                       base::SlabSource& slabs) {
+base::Result<Message> check_and_convert(const AnswerForm& form, std::vector<msg::Tensor>&& outputs,
+                                        base::SlabSource& slabs) {
   if (Status status = marshal::check_outputs(outputs); !status.ok()) return status;
-  return gather(form, std::move(outputs), slabs);
+  return outputs_to_payload(form, std::move(outputs), slabs);
 }
 
-void GatherOutputs::run() {
-  Status thrown =
-      base::attempt("preparing an answer", [this] { message_ = check_and_gather(form_, std::move(outputs_), slabs_); });
+void ConvertOutputs::run() {
+  Status thrown = base::attempt("preparing an answer",
+                                [this] { message_ = check_and_convert(form_, std::move(outputs_), slabs_); });
   if (!thrown.ok()) message_ = std::move(thrown);
 }
 

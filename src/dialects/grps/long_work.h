@@ -11,7 +11,7 @@
 
 namespace weir::grps {
 
-// Makes a Call's inputs out of a payload (place()), and checks them (marshal::check_call()).
+// Makes a Call's inputs out of a payload (payload_to_inputs()), and checks them (marshal::check_call()).
 class PrepareInputs final : public base::OffloadTask {
  public:
   // Without a message it takes the inputs that `call` has. `spec` must live until this has run: the sender sees to
@@ -21,7 +21,7 @@ class PrepareInputs final : public base::OffloadTask {
     call_.inputs = std::move(call.inputs);
   }
   void run() override;
-  // After run(). Errors: those of place() and check_call().
+  // After run(). Errors: those of payload_to_inputs() and check_call().
   base::Status hand_over(msg::Call& call, AnswerForm& form);
 
  private:
@@ -29,23 +29,24 @@ class PrepareInputs final : public base::OffloadTask {
   base::SlabSource& slabs_;
   std::optional<Message> message_;
   msg::Call call_;
-  Asked asked_;
+  RequestForm request_form_;
   base::Status status_;
 };
 
-// The bytes that check_and_gather() has work with.
-size_t work_of_gathering(const AnswerForm& form, const std::vector<msg::Tensor>& outputs);
-// gather() for outputs that nobody has checked. Errors: INTERNAL for those that are not what they say; gather()'s.
-base::Result<Message> check_and_gather(const AnswerForm& form, std::vector<msg::Tensor>&& outputs,
-                                       base::SlabSource& slabs);
+// The work of check_and_convert(), in bytes.
+size_t work_of_converting(const AnswerForm& form, const std::vector<msg::Tensor>& outputs);
+// Checks the outputs and does outputs_to_payload(). Errors: INTERNAL for outputs that are not as they say; those of
+// outputs_to_payload().
+base::Result<Message> check_and_convert(const AnswerForm& form, std::vector<msg::Tensor>&& outputs,
+                                        base::SlabSource& slabs);
 
-// Checks an answer of a model, and makes a Message of it (gather()).
-class GatherOutputs final : public base::OffloadTask {
+// The task that does check_and_convert() for one answer of a model.
+class ConvertOutputs final : public base::OffloadTask {
  public:
   enum class Last : uint8_t { kNo, kYes };
-  GatherOutputs(std::vector<msg::Tensor>&& outputs, Last last, base::SlabSource& slabs)
+  ConvertOutputs(std::vector<msg::Tensor>&& outputs, Last last, base::SlabSource& slabs)
       : outputs_(std::move(outputs)), last_(last), slabs_(slabs) {}
-  size_t work(const AnswerForm& form) const { return work_of_gathering(form, outputs_); }
+  size_t work(const AnswerForm& form) const { return work_of_converting(form, outputs_); }
   // Before run(). It has the form until then: there is one answer at a time.
   void begin(AnswerForm&& form) { form_ = std::move(form); }
   void run() override;
@@ -53,7 +54,7 @@ class GatherOutputs final : public base::OffloadTask {
   Last last() const { return last_; }
   // After run().
   AnswerForm take_form() { return std::move(form_); }
-  // Errors: those of check_and_gather().
+  // Errors: those of check_and_convert().
   base::Result<Message> take_message() { return std::move(message_); }
 
  private:

@@ -177,7 +177,7 @@ base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_v
   return !listed(catalog, name) && listed(catalog, base) ? catalog.find(base, version) : catalog.find(name, "");
 }
 
-size_t work_of_placing(const Message& message, const msg::ModelSpec& spec) {
+size_t conversion_work(const Message& message, const msg::ModelSpec& spec) {
   const msg::TensorSpec* lone = marshal::lone_input(spec);
   if (message.kind == Kind::kStr || message.kind == Kind::kBin)
     return takes_anything(spec) || (lone && lone->dtype == DType::kBytes) ? message.data.size() : 0;
@@ -191,7 +191,8 @@ size_t work_of_placing(const Message& message, const msg::ModelSpec& spec) {
   return bytes;
 }
 
-Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call, Asked& asked) {
+Status payload_to_inputs(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call,
+                         RequestForm& asked) {
   asked.kind = message.kind;
   switch (message.kind) {
     case Kind::kNone: return invalid("the request has no data: str_data, bin_data, gtensors, ndarray or gmap");
@@ -202,13 +203,13 @@ Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& sl
     case Kind::kMap:
       asked.maps = name_inputs(message, spec);
       for (Tensor& value : message.tensors)
-        if (Status status = place_scalar(std::move(value), spec, slabs, call); !status.ok()) return status;
+        if (Status status = set_scalar_input(std::move(value), spec, slabs, call); !status.ok()) return status;
       return {};
   }
   return {};
 }
 
-Status place_scalar(Tensor value, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+Status set_scalar_input(Tensor value, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
   value.shape = {1};
   if (const msg::TensorSpec* declared = spec.input(value.name)) {
     value.shape = spec.public_shape(*declared);
@@ -223,12 +224,12 @@ Status place_scalar(Tensor value, const msg::ModelSpec& spec, base::SlabSource& 
   return {};
 }
 
-base::Result<Message> gather(const AnswerForm& form, std::vector<Tensor> outputs, base::SlabSource& slabs) {
+base::Result<Message> outputs_to_payload(const AnswerForm& form, std::vector<Tensor> outputs, base::SlabSource& slabs) {
   Message message;
   message.model = form.model;
   message.tensors = std::move(outputs);
   auto& tensors = message.tensors;
-  const Asked& asked = form.asked;
+  const RequestForm& asked = form.request;
   if (asked.kind == Kind::kNone) return message;
   if (form.array == ArrayForm::kReturn) return as_array(std::move(message));
   bool one_string = tensors.size() == 1 && tensors[0].dtype == DType::kBytes && one_element(tensors[0]);

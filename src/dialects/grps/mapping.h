@@ -1,4 +1,4 @@
-// How payloads meet models; the table is in README.md.
+// Converts payloads to a model's inputs, and its outputs to payloads. README.md has the table.
 #pragma once
 
 #include "base/status.h"
@@ -14,33 +14,34 @@ namespace weir::grps {
 // for "2"). Errors: those of Catalog::resolve(), and INVALID_ARGUMENT where the name has more than 256 bytes.
 base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name);
 
-// How the request was put, which is how its answers are.
-struct Asked {
+// The kind of payload that a request had: its answers have the same.
+struct RequestForm {
   Kind kind = Kind::kNone;
-  AskedMaps maps;  // kMap
+  RequestMaps maps;  // kMap
 };
 
-// Turns the payload into the Call's inputs. Errors: INVALID_ARGUMENT saying which payload the model takes. What shapes
-// and types must be otherwise is marshal::check_call()'s to say.
-base::Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call,
-                   Asked& asked);
+// Converts the payload to the Call's inputs, and fills `request`. Errors: INVALID_ARGUMENT saying which payload the
+// model takes. Shapes and types are not checked here, but by marshal::check_call().
+base::Status payload_to_inputs(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call,
+                               RequestForm& request);
 
-// The bytes of a payload that place() copies or casts, and of strings inside BYTES that check_call() counts.
-size_t work_of_placing(const Message& message, const msg::ModelSpec& spec);
+// The work of payload_to_inputs() and check_call(), in bytes: those that are copied or cast, and those of strings.
+size_t conversion_work(const Message& message, const msg::ModelSpec& spec);
 
-// A scalar (`value`, any shape) as the named input: one element in the declared shape, its number cast to the declared
-// type. Where the model takes anything, a tensor of shape [1].
-base::Status place_scalar(msg::Tensor value, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call);
+// Makes a scalar (`value`, of any shape) the input of its name: one element in the declared shape, its number cast to
+// the declared type. If the model takes any tensors, it has the shape [1].
+base::Status set_scalar_input(msg::Tensor value, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call);
 
 enum class ArrayForm : uint8_t { kNo, kReturn };  // return-ndarray=true: one numeric output, or INVALID_ARGUMENT
 struct AnswerForm {
-  Asked asked;  // kNone: the outputs are wanted as they are
+  RequestForm request;  // kNone: gtensors
   ArrayForm array = ArrayForm::kNo;
   std::string model;  // the answer's
 };
 
-// The answer of a model as the kind of payload that was asked with; gtensors where it does not fit in that kind. The
-// outputs have been checked (marshal::check_outputs()). Any thread.
-base::Result<Message> gather(const AnswerForm& form, std::vector<msg::Tensor> outputs, base::SlabSource& slabs);
+// Converts the outputs of a model to the kind of payload that the request had, or to gtensors if they do not fit in
+// that kind. The outputs have been checked (marshal::check_outputs()). Any thread.
+base::Result<Message> outputs_to_payload(const AnswerForm& form, std::vector<msg::Tensor> outputs,
+                                         base::SlabSource& slabs);
 
 }  // namespace weir::grps

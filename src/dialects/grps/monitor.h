@@ -19,7 +19,7 @@
 #include "base/env.h"
 #include "base/gpu.h"
 #include "base/metrics.h"
-#include "dialects/grps/series.h"
+#include "dialects/grps/time_series.h"
 
 namespace weir::grps {
 

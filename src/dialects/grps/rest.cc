@@ -1,8 +1,8 @@
 #include "dialects/grps/rest.h"
 
 #include "base/encoding.h"
-#include "dialects/grps/batches.h"
-#include "dialects/grps/form.h"
+#include "dialects/grps/batch_timeline.h"
+#include "dialects/grps/form_data.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/long_answer.h"

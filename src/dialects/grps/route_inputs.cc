@@ -4,8 +4,8 @@
 
 #include "base/encoding.h"
 #include "base/memory_ledger.h"
+#include "dialects/grps/json_pointer.h"
 #include "dialects/grps/mapping.h"
-#include "dialects/grps/pointer.h"
 #include "marshal/raw_input.h"
 #include "wire/text.h"
 
@@ -72,7 +72,7 @@ Status RouteInputs::fill(const std::string& input, std::string_view source, cons
   }
   if (from->coding == Source::Coding::kBase64)
     if (Status status = decode(source, *value); !status.ok()) return status;
-  return place(input, *value, spec, call);
+  return set_input(input, *value, spec, call);
 }
 
 base::Result<RouteInputs::Value> RouteInputs::find(const Source& source) {
@@ -130,13 +130,15 @@ Status RouteInputs::decode(std::string_view source, Value& value) const {
   return {};
 }
 
-Status RouteInputs::place(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call) {
+Status RouteInputs::set_input(const std::string& input, const Value& value, const msg::ModelSpec& spec,
+                              msg::Call& call) {
   const msg::TensorSpec* declared = spec.input(input);
   bool octets = value.form == Value::BodyKind::kOctets;
   if (octets && declared) return marshal::set_raw_input(value.bytes, spec, *declared, slabs_, call);
   bool text = octets || (value.form == Value::BodyKind::kWord && (!declared || declared->dtype == DType::kBytes));
   if (!text) return place_json(input, value.bytes.view(), spec, call);
-  return place_scalar({input, DType::kBytes, {}, marshal::one_element(value.bytes.view(), slabs_)}, spec, slabs_, call);
+  return set_scalar_input({input, DType::kBytes, {}, marshal::one_element(value.bytes.view(), slabs_)}, spec, slabs_,
+                          call);
 }
 
 // One value fills the declared shape, one row needs no batch dimension.
@@ -146,7 +148,7 @@ Status RouteInputs::place_json(const std::string& input, std::string_view json, 
   Tensor tensor{input, declared ? declared->dtype : DType::kFp32, {}, {}};
   if (!declared && json.find('"') != json.npos) tensor.dtype = DType::kBytes;
   if (Status status = read_value(json, slabs_, tensor); !status.ok()) return status;
-  if (tensor.shape.rank() == 0) return place_scalar(std::move(tensor), spec, slabs_, call);
+  if (tensor.shape.rank() == 0) return set_scalar_input(std::move(tensor), spec, slabs_, call);
   if (declared && spec.max_batch > 0 && tensor.shape.rank() == declared->shape.rank()) {
     msg::Shape one_row{1};
     for (int64_t dim : tensor.shape.dims()) one_row.push(dim);

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "dialects/grps/form.h"
+#include "dialects/grps/form_data.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 #include "wire/exchange.h"
@@ -51,7 +51,7 @@ class RouteInputs {
   base::Status decode(std::string_view source, Value& value) const;
   // Throws bad_alloc where the ledger has no room for it.
   base::Bytes charged(std::string text) const;
-  base::Status place(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call);
+  base::Status set_input(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call);
   base::Status place_json(const std::string& input, std::string_view json, const msg::ModelSpec& spec, msg::Call& call);
 
   const wire::Request& request_;

@@ -1,8 +1,8 @@
 #include "dialects/grps/stream.h"
 
 #include "base/attempt.h"
-#include "dialects/grps/form.h"
-#include "dialects/grps/pointer.h"
+#include "dialects/grps/form_data.h"
+#include "dialects/grps/json_pointer.h"
 #include "wire/accept.h"
 #include "wire/service_guard.h"
 #include "wire/sse.h"

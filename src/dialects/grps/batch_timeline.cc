@@ -1,4 +1,4 @@
-#include "dialects/grps/batches.h"
+#include "dialects/grps/batch_timeline.h"
 
 #include <algorithm>
 

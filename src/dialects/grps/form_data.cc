@@ -1,4 +1,4 @@
-#include "dialects/grps/form.h"
+#include "dialects/grps/form_data.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "dialects/grps/series.h"
+#include "dialects/grps/time_series.h"
 
 #include <gtest/gtest.h>
 

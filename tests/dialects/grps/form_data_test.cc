@@ -1,5 +1,5 @@
 // Forms, and what bytes that are none make of their reader.
-#include "dialects/grps/form.h"
+#include "dialects/grps/form_data.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "dialects/grps/pointer.h"
+#include "dialects/grps/json_pointer.h"
 
 #include "marshal/json_nested.h"
 #include "wire/text.h"

@@ -1,4 +1,4 @@
-// A place in a JSON document (RFC 6901), found and read without building the document.
+// Finds the value at a JSON pointer (RFC 6901) and reads it, without building the document.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Batches: the timeline of a model's last batches as JSON, for the monitor's page:
+// The timeline of a model's last batches as JSON, for the monitor's page:
 //   {"model":"digits","version":"1","now":81000000,"places":["cpu"],"batches":[
 //     {"n":41,"instance":0,"calls":3,"rows":3,"start":80990000,
 //      "wait":120,"gather":2,"up":0,"compute":310,"down":0,"answer":4}]}
