@@ -46,7 +46,7 @@ struct Image {
   base::Bytes data;  // as the client sent it: PNG, JPEG, WebP
   std::string mime;
   uint32_t start = 0, end = 0;
-  bool as_json = false;  // `data` is the JSON of OpenAI's image_url instead (TextSpec::chats_elsewhere)
+  bool as_json = false;  // `data` is the JSON of OpenAI's image_url instead (TextSpec::remote_chat)
 };
 
 enum class Aim : uint8_t {
@@ -87,13 +87,13 @@ struct TokenLogprob {
   float logprob = 0;
 };
 
-// Said of a position only where it was asked for.
+// Details of a position, only where they were asked for.
 struct TokenDetails {
   bool has_logprob = false;  // false at position 0, which nothing precedes
   float logprob = 0;         // of the token at this position, from the distribution before sampling's changes
   std::vector<TokenLogprob> top;
   std::vector<float> readout;  // [layers][concepts], as TextSpec names them
-  // Texts of tokens that the vocabulary does not have (TextSpec::chats_elsewhere): of this position's, then of those of
+  // Texts of tokens that the vocabulary does not have (TextSpec::remote_chat): of this position's, then of those of
   // `top`, whose ids mean nothing. Else empty.
   std::vector<std::string> texts;
 };

@@ -70,13 +70,14 @@ struct TextSpec {
   Sampling defaults;                       // of generation_config.json
   std::shared_ptr<const TextCodec> codec;  // tokenizer and chat template; null only for encoders of ids
 
-  // Another server has its conversations as messages (engines/forward, `api: chat`): tokens here are bytes, and what
-  // templates, grammars of calls and vision towers do for other models is that server's to do.
-  struct Elsewhere {
-    // How it is told whether to think: not at all, by variables of its template, by reasoning_effort.
+  // Set for a model of another server that takes conversations as messages (engines/forward, `api: chat`). Its tokens
+  // are bytes here, and that server does what templates, grammars of calls and vision towers do for other models.
+  struct RemoteChat {
+    // How the server is told whether the model is to think: not at all, by variables of its template, by
+    // reasoning_effort.
     enum class Thinking : uint8_t { kUntold, kVariables, kEffort } thinking = Thinking::kUntold;
   };
-  std::optional<Elsewhere> chats_elsewhere;
+  std::optional<RemoteChat> remote_chat;
 
   // Concept readouts; empty when the model has none.
   std::vector<std::string> concepts;

@@ -18,7 +18,7 @@ constexpr std::string_view kProtocol = "native";
 // One whose images take as many pads as their size asks for cannot be described, nor one whose images another server
 // reads.
 void describe_vision(const msg::TextSpec& text, pb::ModelDescription& out) {
-  const uint32_t pads = text.vision && !text.chats_elsewhere ? pads_of_any(*text.vision) : 0;
+  const uint32_t pads = text.vision && !text.remote_chat ? pads_of_any(*text.vision) : 0;
   if (pads == 0) return;
   pb::Vision& vision = *out.mutable_vision();
   vision.set_start_id(text.vision->start_id);

@@ -214,7 +214,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   void detail(const msg::Token& token) {
     const auto& tokenizer = *spec_->codec;
     const bool told = token.details && !token.details->texts.empty();
-    if (spec_->chats_elsewhere && !told) return;
+    if (spec_->remote_chat && !told) return;
     if (!streams() && !token_.empty()) token_ += ',';
     token_ += "{\"id\":" + std::to_string(token.id) + ",\"text\":";
     marshal::write_string(token_, told ? token.details->texts.front() : tokenizer.bytes(token.id));

@@ -1,5 +1,5 @@
 // A chat's messages: checked, cut down to what a template may see, and rendered. Images come as data: URLs only: this
-// server fetches nothing for a client. Where another server has the chat (TextSpec::chats_elsewhere) they are its
+// server fetches nothing for a client. Where another server has the chat (TextSpec::remote_chat) they are its
 // affair, wherever they are.
 #include <algorithm>
 #include <array>
@@ -138,12 +138,12 @@ class ConversationReader {
                                                : at->get_ptr<const json::string_t*>();
     if (!url) return wrong(at_, ".content: a part of type image_url has image_url.url");
     if (!spec_.vision)
-      return wrong(at_, spec_.chats_elsewhere
+      return wrong(at_, spec_.remote_chat
                             ? ".content: this model takes no images, as far as is known here (its parameter vision)"
                             : ".content: this model takes no images");
     if (out_.images.size() == kMaxImages)
       return refuse("messages", "messages: at most " + std::to_string(kMaxImages) + " images");
-    if (spec_.chats_elsewhere) {
+    if (spec_.remote_chat) {
       auto said = image_for_origin(p, *url);
       if (!said) return wrong(at_, ".content: images come as data:, http: or https: URLs");
       out_.images.push_back({base::Bytes::adopt(*std::move(said)), {}, 0, 0, true});
@@ -196,8 +196,8 @@ void thinking(const Request& request, json& extra) {
 
 // The members that go along to the server that has the chat, beside messages and tools. Template variables go as the
 // client wrote them, but that whether to think is said in the server's form, where it is known.
-void for_origin(const Request& request, msg::TextSpec::Elsewhere elsewhere, json& extra) {
-  using Thinking = msg::TextSpec::Elsewhere::Thinking;
+void for_origin(const Request& request, msg::TextSpec::RemoteChat elsewhere, json& extra) {
+  using Thinking = msg::TextSpec::RemoteChat::Thinking;
   json out = json::object(), variables = json::object();
   if (request.calls_tools && request.tool_choice == ToolChoice::kRequired)
     out["tool_choice"] = request.tool_name.empty()
@@ -233,7 +233,7 @@ ApiError extras(Request& request, const msg::TextSpec& spec, json& extra) {
   if (ApiError bad = keep_allowed(tools, request); !bad.ok()) return bad;
   if (ApiError bad = read_tools(tools, request); !bad.ok()) return in_function_names(request, std::move(bad));
   if (request.calls_tools) extra["tools"] = std::move(tools);
-  if (spec.chats_elsewhere) for_origin(request, *spec.chats_elsewhere, extra);
+  if (spec.remote_chat) for_origin(request, *spec.remote_chat, extra);
   return {};
 }
 

@@ -317,7 +317,7 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   if (request.dimensions &&
       (shortens ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return refused("dimensions", "this model has " + std::to_string(spec.hidden_size));
-  if (request.truncate_prompt && spec.chats_elsewhere)
+  if (request.truncate_prompt && spec.remote_chat)
     return refused("truncate_prompt_tokens", "another server has this model's tokens");
   auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());

@@ -136,7 +136,7 @@ bool truncate(const Request& request, const msg::TextSpec& spec, std::vector<uin
 // Where another server has the chat, its ids are the bytes of a message to that server: they say nothing to a client,
 // and no part of them can go.
 ApiError check_elsewhere(Request& request, const msg::TextSpec& spec) {
-  if (!spec.chats_elsewhere) return {};
+  if (!spec.remote_chat) return {};
   request.token_ids = false;
   if (request.context.empty()) return {};
   return refuse("context", "context: another server has this model's chats, and gives none; use /api/chat");
@@ -209,7 +209,7 @@ ApiError shorten(Request& request, const msg::TextSpec& spec, const std::vector<
     if (!too_long || middle + 1 == beginnings.size()) out = std::move(shorter), bad = std::move(why);
     too_long ? low = middle + 1 : high = middle;
   }
-  if (request.overlong != Overlong::kTextGoes || spec.chats_elsewhere) return bad;
+  if (request.overlong != Overlong::kTextGoes || spec.remote_chat) return bad;
   if (bad.status.code == base::Code::kOutOfRange) {
     out = {};
     const size_t last = beginnings.empty() ? 0 : beginnings.back();
@@ -226,14 +226,14 @@ bool fills_in(const msg::TextCodec& codec) { return fill_tokens(codec) != nullpt
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
   if (ApiError bad = check_elsewhere(request, spec); !bad.ok()) return bad;
   std::vector<size_t> beginnings;
-  const auto goes = spec.chats_elsewhere ? std::nullopt : truncated(request, spec);
+  const auto goes = spec.remote_chat ? std::nullopt : truncated(request, spec);
   ApiError bad = make_turns(request, spec, 0, goes, out, &beginnings, budget);
   if (request.overlong != Overlong::kRefused && is_too_long(bad, out, spec, 1)) {
     // Several prompts are made: no work for a shard.
     if (budget.steps < UINT64_MAX) return {base::failure(base::Code::kAborted, "the chat is long"), "messages", {}};
     bad = shorten(request, spec, beginnings, out, budget, std::move(bad));
   }
-  if (bad.ok() && truncate(request, spec, out.ids) && spec.chats_elsewhere)
+  if (bad.ok() && truncate(request, spec, out.ids) && spec.remote_chat)
     return refuse("truncate_prompt_tokens", "truncate_prompt_tokens: not where another server has a model's chats");
   return bad;
 }

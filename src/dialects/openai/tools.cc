@@ -231,7 +231,7 @@ ApiError settle_tools(Request& request, const msg::TextSpec& spec) {
                                      ? "tool_choice: no tool has the name '" + request.tool_name.substr(0, 64) + "'"
                                      : std::string("tool_choice: there are no tools to call"));
   // Then it is that server which makes the model call, and holds it to schemas.
-  if (spec.chats_elsewhere) return {};
+  if (spec.remote_chat) return {};
   const bool known = spec.codec->answer_format().tools != msg::ToolFormat::kNone;
   if (request.tool_choice == ToolChoice::kRequired || (either && known)) {
     form.emplace();

@@ -12,7 +12,7 @@ namespace {
 using base::invalid;
 using base::Status;
 
-using Thinking = msg::TextSpec::Elsewhere::Thinking;
+using Thinking = msg::TextSpec::RemoteChat::Thinking;
 
 constexpr auto kShortestCheck = std::chrono::milliseconds(10);
 constexpr uint32_t kMostOutstanding = 1 << 20, kLongestContext = 1 << 24;

@@ -119,8 +119,8 @@ struct Options {
   uint64_t max_answer = uint64_t(1) << 30;
   std::string ca_file, key_file, key_header = "authorization";
   OpenaiApi api = OpenaiApi::kCompletions;
-  std::optional<bool> vision;                                  // nothing: as the origin says
-  std::optional<msg::TextSpec::Elsewhere::Thinking> thinking;  // the same
+  std::optional<bool> vision;                                   // nothing: as the origin says
+  std::optional<msg::TextSpec::RemoteChat::Thinking> thinking;  // the same
   TokenLimit token_limit = TokenLimit::kMaxTokens;
   std::string tokenizer, tool_format;
   uint32_t embedding_size = 0;    // 0: as the origin says

@@ -50,7 +50,7 @@ TEST(ForwardOptions, OfModelsOfText) {
 }
 
 TEST(ForwardOptions, OfChats) {
-  using Thinking = msg::TextSpec::Elsewhere::Thinking;
+  using Thinking = msg::TextSpec::RemoteChat::Thinking;
   std::map<std::string, std::string> all{{"kind", "openai"}, {"origins", "http://a:1"}, {"api", "chat"}};
   EXPECT_FALSE(read_options(wanted(all))->vision || read_options(wanted(all))->thinking);
   all["vision"] = "false", all["thinking"] = "effort";

@@ -366,8 +366,8 @@ void score_texts(OpenAiState& state, Exchange& exchange, ScoreApi api, Request&&
   if (!request.activation && served->spec.outputs.size() < 2)
     return respond(exchange, refuse("activation", "activation: model '" + served->spec.name + "' gives scores alone"));
   // How long a document may be is its origin's to say.
-  if (served->spec.encoder->chats_elsewhere) request.document_tokens.reset();
-  if (served->spec.encoder->chats_elsewhere && request.truncate)
+  if (served->spec.encoder->remote_chat) request.document_tokens.reset();
+  if (served->spec.encoder->remote_chat && request.truncate)
     return respond(exchange, refuse("truncate_prompt_tokens", "another server has this model's tokens"));
   if (request.rows() * labels > kMaxScores)
     return respond(exchange, refuse("input", "input: at most " + std::to_string(kMaxScores) +

@@ -184,7 +184,7 @@ base::Result<std::shared_ptr<const msg::TextSpec>> make_chat_text() {
   spec->vocabulary = uint32_t((*processor)->tokenizer->size()) + 1;  // with kNoText
   spec->eos_ids = {kBytes + 1};
   spec->codec = *std::move(processor);
-  spec->chats_elsewhere = msg::TextSpec::Elsewhere{};
+  spec->remote_chat = msg::TextSpec::RemoteChat{};
   return spec;
 }
 

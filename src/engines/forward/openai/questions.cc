@@ -10,7 +10,7 @@ namespace {
 
 using base::Result;
 
-using Thinking = msg::TextSpec::Elsewhere::Thinking;
+using Thinking = msg::TextSpec::RemoteChat::Thinking;
 
 constexpr uint32_t kLongestChat = 1 << 20;  // bytes; how many tokens it takes is for the origin to say
 
@@ -53,7 +53,7 @@ Result<msg::ModelSpec> OpenaiQuestions::signature(const ListedModel& listed, msg
   if (options_.api == OpenaiApi::kChat) {
     if (options_.max_length == 0) text->max_length = kLongestChat;
     if (options_.vision.value_or(listed.images)) text->vision = chat_vision();
-    text->chats_elsewhere = msg::TextSpec::Elsewhere{options_.thinking.value_or(thinking_of(listed.owner))};
+    text->remote_chat = msg::TextSpec::RemoteChat{options_.thinking.value_or(thinking_of(listed.owner))};
   }
   if (text->max_length == 0)
     return base::invalid("parameter 'max_length' is missing: origin " + conn_.origin().name() +

@@ -118,7 +118,7 @@ msg::ModelSpec RowsQuestions::signature(const RowsAnswer& answer) {
   if (!text_) {
     text->codec = byte_ids::make_codec(), text->vocabulary = byte_ids::kVocabulary;
     text->max_length = options_.max_length > 0 ? std::min(options_.max_length, uint32_t(kMostRowBytes)) : kLongestText;
-    text->chats_elsewhere = msg::TextSpec::Elsewhere{};
+    text->remote_chat = msg::TextSpec::RemoteChat{};
   }
   if (text->max_length == 0) text->max_length = kLongestText;
   msg::ModelSpec spec = std::move(wanted_);

@@ -1,4 +1,4 @@
-// Models whose chats another server has (msg::TextSpec::chats_elsewhere): what goes along, and what that server tells
+// Models whose chats another server has (msg::TextSpec::remote_chat): what goes along, and what that server tells
 // of its own tokens.
 #include "bench.h"
 #include "msg/text_codec.h"
@@ -6,11 +6,11 @@
 namespace weir::openai {
 namespace {
 
-using Thinking = msg::TextSpec::Elsewhere::Thinking;
+using Thinking = msg::TextSpec::RemoteChat::Thinking;
 
-class Elsewhere : public OpenaiBench {
+class RemoteChat : public OpenaiBench {
  protected:
-  Elsewhere() {
+  RemoteChat() {
     add("there", Thinking::kVariables, true);
     add("effort", Thinking::kEffort, false);
     add("proxy", Thinking::kUntold, false);
@@ -18,7 +18,7 @@ class Elsewhere : public OpenaiBench {
   void add(const char* name, Thinking thinking, bool sees) {
     auto spec = support::tools_spec(name, "{# <tool_call></think> #}{{ elsewhere|tojson }}|");
     auto text = std::make_shared<msg::TextSpec>(*spec.text);
-    text->chats_elsewhere = msg::TextSpec::Elsewhere{thinking};
+    text->remote_chat = msg::TextSpec::RemoteChat{thinking};
     if (sees)
       text->vision->features = [](std::string_view, std::string_view) { return base::Result<uint32_t>(1); };
     else
@@ -50,7 +50,7 @@ class Elsewhere : public OpenaiBench {
   }
 };
 
-TEST_F(Elsewhere, CallsThatMustBeMadeAreNotHeldToHere) {
+TEST_F(RemoteChat, CallsThatMustBeMadeAreNotHeldToHere) {
   const Json named = Json::parse(R"({"type":"function","function":{"name":"f"}})");
   EXPECT_EQ(members("there", {{"tools", tools()}, {"tool_choice", "required"}}), Json({{"tool_choice", "required"}}));
   EXPECT_EQ(members("there", {{"tools", tools()}, {"tool_choice", named}, {"parallel_tool_calls", false}}),
@@ -62,7 +62,7 @@ TEST_F(Elsewhere, CallsThatMustBeMadeAreNotHeldToHere) {
             "400 invalid_request_error - tool_choice");
 }
 
-TEST_F(Elsewhere, SettingsOfThoughtsAreTold) {
+TEST_F(RemoteChat, SettingsOfThoughtsAreTold) {
   const Json off = {{"enable_thinking", false}, {"thinking", false}};
   EXPECT_EQ(members("there", {{"reasoning_effort", "low"}, {"verbosity", "high"}}),
             Json({{"reasoning_effort", "low"}, {"verbosity", "high"}}));
@@ -76,7 +76,7 @@ TEST_F(Elsewhere, SettingsOfThoughtsAreTold) {
 }
 
 // They are the bytes of a message to that server.
-TEST_F(Elsewhere, IdsOfAChatAreNotToldNorTaken) {
+TEST_F(RemoteChat, IdsOfAChatAreNotToldNorTaken) {
   auto x = open("POST", "/api/generate", R"({"model":"there","prompt":"hi","stream":false})");
   ScriptedAnswer says{models["there"], models["there"].held.at(0)};
   says.emit("ab");
@@ -94,7 +94,7 @@ TEST_F(Elsewhere, IdsOfAChatAreNotToldNorTaken) {
   EXPECT_FALSE(json(y)["choices"][0].contains("token_ids"));
 }
 
-TEST_F(Elsewhere, AFilterOfContentsIsNoEndOfTheText) {
+TEST_F(RemoteChat, AFilterOfContentsIsNoEndOfTheText) {
   const Json said = Json::array({{{"role", "user"}, {"content", "a"}}});
   const auto answer = [&](const char* path, const Json& body) {
     auto x = open("POST", path, body.dump());
@@ -115,7 +115,7 @@ TEST_F(Elsewhere, AFilterOfContentsIsNoEndOfTheText) {
   EXPECT_EQ(response["incomplete_details"]["reason"], "content_filter");
 }
 
-TEST_F(Elsewhere, AMessageToThatServerIsNotCut) {
+TEST_F(RemoteChat, AMessageToThatServerIsNotCut) {
   EXPECT_EQ(error(ask("there", {{"truncate_prompt_tokens", 5}})), "400 invalid_request_error - truncate_prompt_tokens");
   const std::string many(3000, 'a');  // more than its context
   const Json long_one = {{"model", "there"}, {"messages", {{{"role", "user"}, {"content", many}}}}};
@@ -124,7 +124,7 @@ TEST_F(Elsewhere, AMessageToThatServerIsNotCut) {
 }
 
 // A proxy does not say what is behind it, and hands on what it does not know.
-TEST_F(Elsewhere, VariablesOfTemplatesAreTheOrigins) {
+TEST_F(RemoteChat, VariablesOfTemplatesAreTheOrigins) {
   const Json off = {{"chat_template_kwargs", {{"enable_thinking", false}}}};
   EXPECT_EQ(members("proxy", off), off);
   EXPECT_EQ(members("proxy", {{"enable_thinking", false}}), Json::object());
@@ -134,7 +134,7 @@ TEST_F(Elsewhere, VariablesOfTemplatesAreTheOrigins) {
 }
 
 // The origin would refuse a member that its own clients do not send.
-TEST_F(Elsewhere, OtherProtocolsDoNotAskWithVariables) {
+TEST_F(RemoteChat, OtherProtocolsDoNotAskWithVariables) {
   const Json said = Json::array({{{"role", "user"}, {"content", "a"}}});
   const auto whether = [&](const char* model) {
     const Json ollama = {{"model", model}, {"messages", said}, {"think", false}};
@@ -150,7 +150,7 @@ TEST_F(Elsewhere, OtherProtocolsDoNotAskWithVariables) {
 }
 
 // Older servers refuse this effort, and others pass over it.
-TEST_F(Elsewhere, NoEffortIsNoThinking) {
+TEST_F(RemoteChat, NoEffortIsNoThinking) {
   const Json off = {{"chat_template_kwargs", {{"enable_thinking", false}, {"thinking", false}}}};
   EXPECT_EQ(members("there", {{"reasoning_effort", "none"}}), off);
   EXPECT_EQ(members("there", {{"reasoning_effort", "none"}, {"enable_thinking", true}}),
@@ -158,7 +158,7 @@ TEST_F(Elsewhere, NoEffortIsNoThinking) {
   EXPECT_EQ(members("effort", {{"reasoning_effort", "none"}}), Json({{"reasoning_effort", "none"}}));
 }
 
-TEST_F(Elsewhere, ImagesStayAsTheyCame) {
+TEST_F(RemoteChat, ImagesStayAsTheyCame) {
   const auto kept = [&](Json url) {
     auto x = ask("there", image(std::move(url)));
     if (models["there"].held.empty()) return error(x);
@@ -181,7 +181,7 @@ TEST_F(Elsewhere, ImagesStayAsTheyCame) {
   EXPECT_EQ(error(ask("effort", image("http://h/"))), no);
 }
 
-TEST_F(Elsewhere, LogProbabilitiesNameTheOriginsTokens) {
+TEST_F(RemoteChat, LogProbabilitiesNameTheOriginsTokens) {
   auto x = ask("there", {{"logprobs", true}, {"top_logprobs", 1}});
   msg::Call* call = models["there"].held.back();
   auto details = std::make_shared<msg::TokenDetails>();
