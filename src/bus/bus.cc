@@ -166,7 +166,7 @@ uint32_t Bus::held_by(uint64_t tenant) const {
   return at == tenants_.end() ? 0 : at->second;
 }
 
-// Entries stay when their Calls are back, so that counting allocates nothing for who comes again.
+// Entries of tenants without Calls are kept for a while, so that counting does not allocate when a tenant comes again.
 void Bus::count(uint64_t tenant) {
   if (tenants_.size() > 2 * size_t(in_flight_) + kIdleTenants)
     std::erase_if(tenants_, [](const auto& each) { return each.second == 0; });
@@ -280,7 +280,7 @@ void Bus::add_credit(msg::Call* call, int32_t events) {
   if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) poke(*slot.inbox);
 }
 
-// The turn at whose end the others of this turn go through may be over already.
+// The end of this turn, which sends the pokes that wait, may have passed already: so a wake is asked for.
 void Bus::poke(msg::Inbox& inbox) {
   if (pokes_.add(inbox)) mailbox_.wake();
 }

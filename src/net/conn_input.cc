@@ -38,13 +38,13 @@ ConnInput::Outcome ConnInput::received(std::span<const std::byte> bytes) {
   return Outcome::kTaken;
 }
 
-// Names in a node's certificate are no client's.
+// The names in a node's certificate are not used as those of a client.
 std::shared_ptr<const std::vector<std::string>> ConnInput::names_of_node() {
   static const auto kNames = std::make_shared<const std::vector<std::string>>(1, std::string(kShownByNode));
   return kNames;
 }
 
-// From here on the client is who the header names; where it names nobody, the proxy itself.
+// After the header, the client is the one that it names, or the proxy itself if it names none.
 ConnInput::Outcome ConnInput::read_proxy_header(std::span<const std::byte>& bytes) {
   auto state = proxy_header_->feed(bytes);
   if (state == wire::ProxyHeader::State::kMore) return Outcome::kTaken;

@@ -117,7 +117,7 @@ size_t Conns::close_some(ClosedBy by) {
   return busy;
 }
 
-// Where nobody keeps a line of those who wait, all look.
+// Without a BodyMemory there is no order: all connections look whether they can read.
 void Conns::resume_reading() {
   if (env_.codecs.bodies) return env_.codecs.bodies->slabs_freed();
   for (size_t i = conns_.size(); i-- > 0;) conns_[i]->resume();

@@ -66,7 +66,7 @@ struct WebFetcher::Parts {
 
 namespace {
 
-// One fetch, from its place in the line to its last word; then the shard keeps it until its socket is at rest.
+// One fetch, from its place in the queue to its result; then the shard keeps it until its socket is at rest.
 class Fetching final : public Resident, private Socket::Owner {
  public:
   Fetching(WebFetcher::Parts& home, Url url, wire::Fetcher::Receiver& receiver)
@@ -155,7 +155,8 @@ void Fetching::begin() {
   });
 }
 
-// One text for a name that is not there and one that leads inside: who may only ask learns nothing of inside names.
+// The error is the same for a name that does not exist and for one with internal addresses, so that clients learn
+// nothing about internal names.
 void Fetching::found(std::vector<Endpoint> endpoints) {
   for (const auto& endpoint : endpoints) {
     if (home_.policy.allows(endpoint)) continue;
@@ -255,7 +256,7 @@ void Fetching::take(std::span<const std::byte> plain) {
   if (response_.done()) finish(base::Bytes::adopt(std::move(response_.body())));
 }
 
-// An end that TLS does not vouch for may be anybody's.
+// Without a close_notify an attacker may have cut the connection.
 void Fetching::peer_ended() {
   Status s = response_.end();
   if (s.ok() && tls_ && tls_->state() != TlsSession::State::kPeerClosed)

@@ -92,7 +92,8 @@ Listener::Burst Listener::accept_burst() {
   return Burst::kMore;
 }
 
-// False: nobody waits. accept(2) asks for a descriptor before it looks.
+// Accepts a waiting connection with the spare descriptor, and closes it. False: none waits. (Without a descriptor
+// accept(2) does not tell whether one waits.)
 bool Listener::turn_one_away() {
   spare_.reset();
   Fd one(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));

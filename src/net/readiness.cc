@@ -51,8 +51,8 @@ bool Readiness::look() {
   return !queue_.empty();
 }
 
-// All at once: who asks for little may be behind a thousand others in the kernel's line. kMost: no endless loop where
-// events come as fast.
+// Fetches all events, so that a client with few requests is not behind a thousand others in the kernel's list. kMost
+// bounds the loop if events come as fast as they are fetched.
 void Readiness::fetch() {
   constexpr int kMost = 64;
   int found = 0;

@@ -32,7 +32,7 @@ struct SystemResolver::Lookups : std::enable_shared_from_this<Lookups> {
   unsigned threads = 0;
 };
 
-// With the mutex.
+// The caller holds the mutex.
 void SystemResolver::Lookups::begin() {
   if (threads == kAtOnce) return;
   try {
@@ -57,7 +57,7 @@ void SystemResolver::Lookups::run() {
   --threads;
 }
 
-// With the mutex.
+// The caller holds the mutex.
 void SystemResolver::Lookups::answer(Then then, std::vector<Endpoint> found) {
   shard.post([self = shared_from_this(), then = std::move(then), found = std::move(found)]() mutable {
     {

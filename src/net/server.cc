@@ -152,7 +152,7 @@ Server::Parts::~Parts() {
   unbind();
 }
 
-// From outside of the shard.
+// Not to be called on the thread of the share's shard, for which it waits.
 void Server::Parts::close_all(Share& share) {
   for (bool more = true; more;)
     share.shard.parts().run_and_wait([&] {
@@ -315,7 +315,7 @@ void Server::Parts::force_some(Share& share, std::shared_ptr<Forced> forced) {
   });
 }
 
-// Any shard.
+// On the thread of any shard.
 void Server::Parts::on_idle_shard() {
   if (!drain_asked.load(std::memory_order_relaxed)) return;
   shares.front()->shard.post([this] {

@@ -124,7 +124,7 @@ void Shard::Parts::run_posted() {
   watch.enter(before);
 }
 
-// In front of what has been posted since, which has woken the loop already.
+// Puts work that was not run in front of what was posted since.
 void Shard::Parts::put_back_posted() {
   std::lock_guard lock(posted_mutex);
   if (posted.empty()) asio::post(io, [this] { run_posted(); });

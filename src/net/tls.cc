@@ -317,7 +317,8 @@ bool TlsSession::write(const void* data, size_t n) {
   return true;
 }
 
-// Sealed bytes are copies: what they are made of is given back by whoever paid for it. One record is kOpenBytes' own.
+// Sealed bytes are copies, so they are charged beside the bytes that they were made from. One record is part of
+// kOpenBytes.
 size_t TlsSession::take_room(std::span<const iovec> pieces) {
   constexpr size_t kRecord = SSL3_RT_MAX_PLAIN_LENGTH;
   size_t wanted = 0;

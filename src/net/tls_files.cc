@@ -7,7 +7,7 @@
 namespace weir::net {
 namespace {
 
-// In the place of OpenSSL's own, which asks on the terminal, and the shard with all of its connections waits.
+// Replaces OpenSSL's password callback, which would ask on the terminal while the shard and all its connections wait.
 int refuse_password(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;

@@ -124,8 +124,8 @@ void Watchdog::run() {
   }
 }
 
-// A shard stores that it turns, and then looks whether it is to call, without a fence between the two. Should it and
-// call_me() miss each other, the look before the sleep without end comes later than any store can, and sees it.
+// A shard stores that its turn has begun, and then reads whether it is to wake the watchdog, without a fence between
+// the two. If it misses call_me(), the check before the unlimited sleep comes late enough to see the store.
 void Watchdog::rest(base::Time now) {
   auto idle = now - busy_at_;
   bool woken = false;

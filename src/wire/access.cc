@@ -98,8 +98,9 @@ std::optional<Denial> denied(std::string_view reason, std::string text) {
   return Denial{base::failure(base::Code::kPermissionDenied, std::move(text)), reason};
 }
 
-// Old browsers, and all of them without TLS to a name that is not loopback, do not say where a request comes from: then
-// what is known of the page is its Referer, unless it hides that. GETs that change something then need another client.
+// Checks a request without Origin and Sec-Fetch-Site: old browsers do not send the latter, nor does any browser over
+// cleartext to a name that is not loopback. The Referer then tells which page it comes from, unless the page hides
+// that: in that case a browser's GET that would change something is refused.
 std::optional<Denial> check_unmarked(const Request& request, const BrowserMarks& marks, const Cors& cors,
                                      Permission permission) {
   if (marks.referer.data()) {

@@ -85,8 +85,8 @@ BodyCollector::State BodyCollector::advance(std::span<const std::byte> piece) {
   return did == State::kStalled ? keep(piece) : did;
 }
 
-// A string that grows takes up to twice its size. A retry() in vain must not look like memory that has come back: those
-// who wait would wake each other for ever.
+// The charge is for twice the bytes, because a string that grows takes up to twice its size. It stays when retry()
+// fails: otherwise each failure would look like freed memory, and waiting bodies would wake each other for ever.
 BodyCollector::State BodyCollector::keep(std::span<const std::byte> piece) {
   if (aside_charge_.bytes() == 0)
     if (auto* ledger = slabs_->ledger()) aside_charge_ = {*ledger, base::MemoryKind::kInput};
@@ -119,13 +119,13 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
   }
 }
 
-// To at least `to` bytes. kOpen, or why not.
+// Grows the block to at least `to` bytes. Returns kOpen, or why it could not.
 BodyCollector::State BodyCollector::grow(uint64_t to) {
   State widened = widen(to);
   return widened == State::kOpen ? move() : widened;
 }
 
-// Takes the slab to move into.
+// Takes the larger slab, into which move() copies.
 BodyCollector::State BodyCollector::widen(uint64_t to) {
   base::Slab* slab = more(to);
   if (!slab) return base::wait_in_vain(*slabs_, size_t(wanted_)) ? State::kNoMemory : State::kStalled;

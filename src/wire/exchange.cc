@@ -176,8 +176,8 @@ void Exchange::respond(int status, std::string_view content_type, base::Bytes bo
   respond(std::move(response), std::move(body));
 }
 
-// An answer for which there is no memory is replaced before any of it is sent. Who has an error form of its own charges
-// the body itself, and refuses in that form.
+// An answer for which there is no memory is replaced by an error before any of it is sent. A service with an error form
+// of its own charges the body itself before, and refuses in that form.
 void Exchange::respond(Response response, base::Bytes body) {
   if (body.size() >= base::kLeastCharged && !base::charge(memory(), base::MemoryKind::kAnswers, body)) {
     body = {};

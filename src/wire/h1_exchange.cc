@@ -367,7 +367,7 @@ void H1Exchange::write_end(const Fields& trailers) {
   if (framing_ == Framing::kChunked) {
     std::string text = base::SpareText::take();
     text = "0\r\n";
-    // RFC 9110 §6.5.1: only for who says that it keeps them.
+    // RFC 9110 §6.5.1: only for a client that says that it keeps them.
     for (size_t i = 0; te_trailers_ && i < trailers.size(); ++i)
       if (may_trail(trailers[i].name)) append_field(text, trailers[i].name, trailers[i].value);
     text += "\r\n";

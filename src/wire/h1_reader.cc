@@ -101,7 +101,7 @@ size_t H1Reader::step(std::string_view input) {
 size_t H1Reader::step_head(std::string_view input) {
   if (head_since_ == base::kNever) head_since_ = connection_.wire.now();
   HeadError error;
-  // The gate's word on the same bytes is the same: a client that asks again and again sends one head.
+  // A head with the same bytes as the one before needs no new check: many clients send the same head again and again.
   size_t size = scan_.fresh() ? queue_.knows(input) : 0;
   Known known = size > 0 ? Known::kYes : Known::kNo;
   if (size == 0) size = scan_.advance(input, connection_.env.limits, &error);
@@ -115,7 +115,7 @@ size_t H1Reader::step_head(std::string_view input) {
   head_since_ = base::kNever;  // also behind a blank line: no head has begun
   if (size == 2) return size;
   blank_lines_ = 0;
-  // One that came in pieces was not compared yet.
+  // A head that came in pieces has not been compared yet.
   if (known == Known::kNo && queue_.knows(input) == size) known = Known::kYes;
   start_request(input.substr(0, size), known);
   return size;

@@ -37,9 +37,10 @@ void clear_head(Request& request) {
   request.content_length = -1;
 }
 
-// A piece of a few bytes has a slab of a few hundred. Where many wait, those that follow share slabs, so that what is
-// held is about what is charged; each is as large as all that waits, up to a limit, because a slab that nobody has
-// touched for long takes microseconds to give back. Who has a slice of one sees nothing of what is written behind it.
+// A piece of a few bytes has a slab of a few hundred. If many pieces wait, the ones that follow share slabs, so that
+// the memory held is about the memory charged. A shared slab is as large as all that waits, up to a limit: fewer slabs
+// are faster to give back, since each that was not touched for long takes microseconds. Holders of a slice do not see
+// what is written behind it.
 void enqueue(H2Exchange::Out& out, base::Bytes piece) {
   const size_t n = piece.size();
   if (n > kShareBelow || out.queue.size() < kShareFrom) {

@@ -17,7 +17,7 @@ void put_number(char* to, uint32_t value) {
 
 }  // namespace
 
-// Small ones are written where they leave from.
+// A small frame is written directly into the output's block.
 void H2FrameWriter::put(H2Frame type, uint8_t flags, int32_t stream, std::string_view payload) {
   const bool small = kH2FrameHead + payload.size() <= H2Output::kMostInRow;
   const size_t size = kH2FrameHead + (small ? payload.size() : 0);

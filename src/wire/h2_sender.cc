@@ -63,7 +63,8 @@ void H2Sender::fill() {
   connection_.inside = false;
 }
 
-// As many as there is room for; each one's head, and what is small.
+// Sends what touched Exchanges have to send, while there is room in the output: heads, small answers and ends. Those
+// with more DATA are queued for take_turns().
 void H2Sender::send_touched() {
   auto& touched = streams_.touched();
   size_t sent = 0;
@@ -345,8 +346,8 @@ void H2Sender::check(H2Exchange& x) {
   if (x.out.floor.below(connection_.now, floor)) streams_.cut_off(x, reason::kSlowRead);
 }
 
-// The socket and the connection's window answer for all that the streams hold: the socket also for what a stream's
-// window holds back that can open only when the peer has read what is in the socket.
+// The socket and the connection's window are checked against the bytes that all streams hold. That includes streams
+// that wait for their own window: it can open only when the peer has read what is in the socket.
 bool H2Sender::check_shared() {
   uint64_t held = 0;
   bool waiting = false;
@@ -369,7 +370,7 @@ bool H2Sender::check_shared() {
   return false;
 }
 
-// `waiting`: some answer is held up, by whatever it is.
+// `waiting`: some answer is held up, by a window or by the socket.
 void H2Sender::check_window(bool waiting, const DrainFloor& floor) {
   if (!waiting || connection_.window > 0) return window_floor_.stop();
   if (socket_is_slow()) return window_floor_.pause(connection_.now);

@@ -120,7 +120,7 @@ class MethodService final : public Service {
     serve_form(form, route_, state_, exchange);
   }
 
-  // It was let in as a call of nobody's, who may do little.
+  // For a call by the method's short name: it was admitted with few rights, and needs those of its route.
   void serve_short(Router& router, Exchange& exchange) {
     const base::Status may = router.permit(exchange, route_.permission);
     may.ok() ? serve(exchange, {}) : void(refuse(exchange, may));

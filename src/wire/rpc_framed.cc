@@ -83,7 +83,7 @@ base::Status FramedCall::no_memory(const char* what) {
   return base::overloaded("there is no memory for " + std::string(what) + "; try again later");
 }
 
-// While something waits for us, the peer need not hurry.
+// The peer must keep up its rate only while nothing that it has sent waits here.
 RequestPace::Pending FramedCall::pending() const {
   bool rest = !finished() && !ended_ && held_.empty() && coded_.empty() && !deframer_.at_boundary();
   return rest ? RequestPace::Pending::kRestOfMessage : RequestPace::Pending::kNothing;
@@ -95,8 +95,8 @@ void FramedCall::on_end(Exchange&) {
   settle();
 }
 
-// Keeps the last `left` bytes of `taken`. What is before them goes once it is the larger part, so that many a resume()
-// moves nothing.
+// Keeps the last `left` bytes of `taken`. The bytes before them are dropped only once they are the larger part, so that
+// most calls of resume() move nothing.
 void FramedCall::hold_on(std::string taken, size_t left) {
   held_at_ = taken.size() - left;
   if (left == 0) {
