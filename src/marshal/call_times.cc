@@ -22,14 +22,14 @@ std::string_view finish_reason(msg::Finish finish) {
   return finish == msg::Finish::kLength ? "length" : "stop";
 }
 
-// A tenant's number is a keyed hash, so it says who is the same, and not who it is.
+// The number of a tenant in hexadecimal. It is a keyed hash: equal numbers mean the same tenant, but do not tell which.
 std::string tenant_text(uint64_t tenant) {
   std::string bytes;
   for (int shift = 56; shift >= 0; shift -= 8) bytes += char(tenant >> shift & 0xff);
   return base::hex(bytes);
 }
 
-// Before the first Call the request's bytes come; then, where that takes a turn of its own, they are decoded.
+// Adds the spans before the first Call: `receive`, while the request's bytes come, and `decode`, if it took time.
 void add_receive(wire::Trace& trace, Time queued) {
   const Time whole = trace.whole == kNever ? queued : std::min(trace.whole, queued);
   trace.add({.name = "receive", .start = trace.began, .end = whole});
@@ -55,13 +55,14 @@ class Attributes {
   size_t size_ = 0;
 };
 
-// Since the request began; negative where there is no token. The lane writes the time before it sends the token.
+// The time from the beginning of the request to its first token; negative if there is none. The lane writes the time
+// before it sends the token, so that it can be read here.
 base::Duration first_token(const wire::Trace& trace, const msg::Call& call) {
   if (call.progress.generated_tokens == 0 || call.times.first_token == kNever) return base::Duration(-1);
   return call.times.first_token - trace.began;
 }
 
-// The work of a Call, or of a step of a pipeline, until `finished`; below the span `parent`.
+// The work of a Call or of a step of a pipeline, until `finished`. Its spans are children of `parent`.
 struct Part {
   const msg::Timeline& times;
   Time finished;
@@ -69,7 +70,7 @@ struct Part {
   wire::SpanId parent{};
 };
 
-// The spans `queue` and `stage`. Returns when computing began; kNever: the Call has failed in the queue.
+// Adds the spans `queue` and `stage`. Returns when computing began; kNever: the Call failed in the queue.
 Time add_wait(wire::Trace& trace, const Part& part) {
   const msg::Timeline& t = part.times;
   auto until_end = [&](Time at) { return at == kNever ? part.finished : std::min(at, part.finished); };
@@ -114,7 +115,7 @@ void add_step(wire::Trace& trace, const msg::StepTimes& step, const wire::SpanId
   if (const Time computing = add_wait(trace, part); computing != kNever) add_compute(trace, part, computing, {});
 }
 
-// One span for all that the pipeline did, below it one for each step, and below those the steps' own.
+// Adds one span for the whole pipeline, below it one for each step, and below these the spans of the step's work.
 void add_pipeline(wire::Trace& trace, const msg::Call& call) {
   const msg::PipelineSteps& steps = *call.steps;
   const std::string tenant = call.tenant != 0 ? tenant_text(call.tenant) : std::string();

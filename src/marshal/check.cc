@@ -71,7 +71,7 @@ std::string path_of(const msg::Call& call, const msg::Tensor& tensor, std::strin
 }
 std::string path_of_output(size_t i) { return "outputs[" + std::to_string(i) + "].name"; }
 
-// The same, and programs can read which field it is: one of this tensor.
+// Adds to an INVALID_ARGUMENT, for programs, which field of the call is wrong: `member` of this tensor.
 Status of_field(Status status, const msg::Call& call, const msg::Tensor& tensor, std::string_view member) {
   if (status.ok() || status.code != base::Code::kInvalidArgument) return status;
   return base::invalid_field(path_of(call, tensor, member), std::move(status.text));
@@ -89,8 +89,8 @@ uint64_t around(const msg::Shape& shape, Zeros zeros) {
   return n;
 }
 
-// Finds without a Status that a tensor is right, as most are: elements of one size, no dimension of 0, and the bytes
-// for them. False says nothing; check_data() does.
+// A fast check that most tensors pass: elements of one size, no dimension of 0, and as many bytes as they take. False
+// does not mean that the tensor is wrong; check_data() decides then.
 bool plainly_right(const msg::Tensor& tensor) {
   uint64_t bytes = msg::size_of(tensor.dtype);
   if (bytes == 0) return false;

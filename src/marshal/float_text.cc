@@ -20,7 +20,7 @@ constexpr auto kPairs = [] {
   return table;
 }();
 
-// How many of two digits behind a point must be written.
+// How many of the two digits behind a point must be written.
 constexpr auto kTold = [] {
   std::array<uint8_t, 100> table{};
   for (size_t i = 1; i < 100; ++i) table[i] = i % 10 ? 2 : 1;
@@ -176,8 +176,8 @@ inline char* put_tenths(char* to, float value) {
   return to + 1;
 }
 
-// Not in line: what one decimal takes needs no registers to be saved then. Not negative. Null where it is none of the
-// common kinds.
+// Not inlined, so that the caller's path for numbers with one decimal saves no registers. `value` is not negative. Null
+// if it is of no common kind.
 [[gnu::noinline]] char* put_common(char* to, float value) {
   if (char* end = put_few_decimals(to, value)) return end;
   if (!small_whole(value)) return nullptr;
@@ -188,7 +188,7 @@ inline char* put_tenths(char* to, float value) {
   return to + n + 2;
 }
 
-// Null where it is of no common kind; a minus has been written then.
+// Writes a number of a common kind, and returns its end. Null if it is of none; a minus has been written then.
 inline char* write_common(char* to, float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   *to = '-';
@@ -202,7 +202,8 @@ char* put_uncommon(char* to, float value) {
   return put_decimal(to, jkj::dragonbox::to_decimal(value, jkj::dragonbox::policy::sign::ignore));
 }
 
-// As many as a faster way takes, or one: of no common kind, so that those behind it are taken to be of none, either.
+// Called at a number of no common kind. The next ones are likely to be of none, either, so the AVX2 code is tried for
+// all of them; without it one number is written. Returns how many were.
 [[gnu::noinline]] size_t write_uncommon(char*& to, const char* data, size_t n, char behind) {
 #ifdef __x86_64__
   if (has_avx2()) {

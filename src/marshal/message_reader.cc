@@ -68,7 +68,8 @@ size_t reals(FieldDescriptor::Type type, JsonCursor& json, std::string& out, siz
   return 0;
 }
 
-// Members answer whether all is well; if not, the cursor has the reason, or too_long_ is up.
+// The functions of this class that return bool return false on an error: then the cursor has the reason, or too_long_
+// is set.
 class MessageReader {
  public:
   MessageReader(std::string_view json, size_t max_bytes) : json_(json), max_(max_bytes) {}
@@ -105,7 +106,7 @@ class MessageReader {
   }
   [[gnu::cold]] bool failed_at(size_t index) { return failed_in('[' + std::to_string(index) + ']'); }
 
-  // A message of the outermost level names its field already.
+  // Adds where in the message the value is; errors of the outermost level name their field already.
   base::Status placed(base::Status error) const {
     if (path_.find_first_of(".[") != path_.npos) error.text += ", in " + path_;
     return error;
@@ -121,12 +122,13 @@ class MessageReader {
     return json_.fail(type.full_name() + " has no field '" + base::presentable(key, kQuoted) + "'");
   }
   bool too_deep() { return json_.fail("nested deeper than " + std::to_string(kMaxMessageDepth) + " levels"); }
-  // A value that the library has to read, and with it the text. What is behind it is read for null_element_ only.
+  // For a value that only protobuf's library can read, so that it has to read the whole text. The rest is read here
+  // only to find a null among elements (null_element_).
   bool foreign() {
     foreign_ = true;
     return json_.skip();
   }
-  // The same. What is inside is a message of the type that it names.
+  // A google.protobuf.Any is left to the library, too. Its content is checked as a message of the type that it names.
   bool any() {
     const size_t at = json_.at();
     std::string url;
@@ -162,7 +164,7 @@ class MessageReader {
     return one(field);
   }
 
-  // For a field of google.protobuf.Value or NullValue null is a value.
+  // Null leaves a field unset, except for google.protobuf.Value and NullValue, for which it is a value.
   bool null(const FieldDescriptor& field) {
     if (field.message_type() && !field.is_map() && has_own_form(*field.message_type())) return foreign();
     if (field.enum_type() && field.enum_type()->file()->package() == "google.protobuf") return foreign();
@@ -190,7 +192,7 @@ class MessageReader {
     return ok && fits();
   }
 
-  // The library passes over null, and those behind it move.
+  // A null among elements is refused: the library would leave it out, and later elements would move up.
   bool element(bool (MessageReader::*read)(const FieldDescriptor&), const FieldDescriptor& field) {
     if (json_.peek() != Kind::kNull) return (this->*read)(field);
     if (has_null(field)) return foreign();

@@ -13,7 +13,7 @@ using base::Status;
 
 constexpr std::string_view kTtl = "weir.evergreen.v1.TtlConfig";
 
-// Does its work at once.
+// An action that does its work at once.
 class Instant : public Action {
  public:
   using Action::Action;

@@ -31,7 +31,7 @@ Status damaged(std::string_view part) {
   return failure(Code::kDataLoss, "what was kept of the session cannot be read: its " + std::string(part));
 }
 
-// The parts of a state, as long as there is room for them.
+// Gathers the parts of a state; fit() is false once they are too many or too long.
 struct StateParts {
   std::string sent, made, times, dropped;
   size_t time_count = 0, dropped_count = 0, parts = 0;
@@ -69,7 +69,8 @@ struct StateParts {
   }
 };
 
-// Nodes that are kept, children first: who reads it climbs nowhere (NodeHeights). Dropped nodes are put at once.
+// The nodes to keep, children before parents: in this order reading them back costs the least (NodeHeights). Dropped
+// nodes are added to `parts` at once.
 std::vector<const Node*> upwards(const NodeGraph& graph, const LeftOut& left_out, StateParts& parts) {
   std::vector<const Node*> out;
   graph.each([&](const Node& node) {
@@ -84,7 +85,8 @@ std::vector<const Node*> upwards(const NodeGraph& graph, const LeftOut& left_out
   return out;
 }
 
-// A fragment is read in one go: there are as many parts as are written at most, of a few fields each. False: more.
+// Counts the parts and fields of a message, which is read in one turn. False: more of them than write_graph_state()
+// writes.
 bool few_parts(std::string_view message, size_t& parts, size_t& fields) {
   constexpr size_t kMostFields = 8 * kMostStateParts;
   auto few = [&] { return parts <= kMostStateParts && fields <= kMostFields; };

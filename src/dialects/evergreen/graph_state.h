@@ -8,10 +8,10 @@
 //   drop   = word LF                   a node that was dropped, and that others still have as a child
 //   word   = percent encoded; numbers are decimal, age is in seconds
 //
-// Nodes that are complete are in it, and nothing else: what is missing can be sent again from its first fragment, and
-// the ids of outputs that were open are new again. A node with a time to live is one of them. Nodes come behind their
-// children, and `made` is read first, since what is said about an answer is higher than the answer: what comes so costs
-// the graph the least (NodeHeights).
+// Only complete nodes are in it: others can be sent again from their first fragment, and the ids of outputs that were
+// open can be used again. A node with a time to live is a complete one, too. Children come before their parents, and
+// `made` is read before `sent`, since nodes that clients send about an answer have it as a child: in this order reading
+// costs the graph the least (NodeHeights).
 #pragma once
 
 #include <cstdint>

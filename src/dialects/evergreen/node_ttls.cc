@@ -10,7 +10,7 @@ constexpr base::Duration kAskAgain = std::chrono::seconds(1);
 
 }  // namespace
 
-// An entry is its node's: one that was dropped leaves none behind.
+// A node that is dropped has its time to live removed, so that ttls_ never names a node that is gone.
 NodeTtls::NodeTtls(Session& session) : session_(session) {
   session_.graph().on_forget = [this](std::string_view node) { forget(node); };
 }
@@ -20,7 +20,7 @@ NodeTtls::~NodeTtls() {
   clear();
 }
 
-// Outputs get the last of the room, so that answers go on a while when questions are held.
+// The last sixteenth is kept for outputs, so that actions go on for a while when inputs are held back.
 bool NodeTtls::short_of_room() const {
   const SessionMemory& memory = session_.graph().memory();
   return make_room() && memory.used() > memory.limit() / 16 * 15;

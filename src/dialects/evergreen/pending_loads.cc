@@ -30,7 +30,8 @@ Status PendingLoads::begin(const Node& node, int64_t seq, std::string_view uri) 
   return {};
 }
 
-// Whether all will have room: found out when they have come it would be too late, the memory and the files are taken.
+// Whether there is room for all loads under way. It is asked as they grow: once they are complete, their memory is
+// taken.
 bool PendingLoads::on_growth() {
   uint64_t on_the_way = 0;
   for (const auto& l : loads_) on_the_way += l->size();
@@ -42,7 +43,7 @@ void PendingLoads::on_loaded(Load& load, base::Result<base::Bytes> data) {
 }
 
 void PendingLoads::take(Load& load, base::Result<base::Bytes> data) {
-  // The node may have been dropped meanwhile, and its name be another node's.
+  // The node may have been dropped meanwhile, and another node may have its name.
   Node* node = session_.graph().find(load.node);
   if (node && node->serial() != load.node_serial) node = nullptr;
   Status s;

@@ -30,7 +30,7 @@ bool RunningActions::go_on() {
   return true;
 }
 
-// Visiting all actions costs steps of the turn's budget.
+// Visiting all actions takes steps of the turn's budget.
 void RunningActions::spend_visits() {
   constexpr uint64_t kActionsPerStep = 16;
   session_.state().turn_budget.spend(1 + actions_.size() / kActionsPerStep);

@@ -149,7 +149,7 @@ void Session::go_on() {
       abort(std::move(s));
       break;
     }
-    // Room comes of whatever gives memory back, and of what takes the last time to live away, so it is looked for here.
+    // Memory may have been given back, or the last time to live removed: both can end the pause.
     if (paused_ && !ttls_.short_of_room()) paused_ = false, actions_.resume();
     if (!actions_.go_on() && !input_.go_on() && !keeper_.go_on()) break;
   }
@@ -172,7 +172,8 @@ void Session::end_if_nothing_runs() {
     abort(failure(Code::kFailedPrecondition, "the client has ended the session, but " + missing + " has not come"));
 }
 
-// How it ends for what is kept: the client's own doing and the end of its time take that away, nothing else does.
+// What becomes of the state that is kept: it is deleted if the client has ended the session or its time is over, else
+// saved or left as it was.
 SessionKeeper::Then Session::fate() const {
   using Then = SessionKeeper::Then;
   if (thrown_) return Then::kAsItWasKept;

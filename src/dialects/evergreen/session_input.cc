@@ -47,7 +47,7 @@ bool SessionInput::go_on() {
 }
 
 // The data of a fragment that is a small part of its message is copied, so that it does not keep all of it in memory.
-// That may take several turns. False: it goes on in the next one.
+// That may take several turns; false: it is not finished, and goes on in the next turn.
 bool SessionInput::copy(Fragment& f) {
   constexpr size_t kShort = 64 << 10, kCopiedPerStep = 512;  // bytes; fresh memory is slow
   TurnBudget& turn_budget = session_.state().turn_budget;
@@ -58,7 +58,7 @@ bool SessionInput::copy(Fragment& f) {
       turn_budget.spend(f.data.size() / kCopiedPerStep);
       return true;
     }
-    // Data that does not fit are not copied: add() refuses them.
+    // Data that does not fit is not copied: add() refuses it.
     if (!graph.fits(f) || !graph.memory().take(f.data.size()).ok()) return true;
     copy_charge_ = graph.memory().share(f.data.size());
     copy_ = base::Block(base::heap_slab(f.data.size()));
@@ -81,7 +81,7 @@ Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
   if (session_.keeper().resuming()) return hold(Until::kResumed);
   if (turn_budget.spent()) return hold(Until::kNextTurn);
   turn_budget.spend(1 + f.children.size() + f.read_steps);
-  // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
+  // Nodes stay as long as the session. Only if some have a time to live can there be room later, so that waiting helps.
   if (!copy_ && session_.ttls().make_room() && (session_.ttls().short_of_room() || !graph.fits(f)))
     return hold(Until::kRoom);
   if (f.by_reference && loads_.full()) return hold(Until::kLoads);

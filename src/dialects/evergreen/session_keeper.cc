@@ -27,7 +27,8 @@ constexpr uint64_t kTimesPerStep = 4;          // looked at
 constexpr uint64_t kStepsPerTime = 2;          // that is set: a timer
 
 constexpr auto kBetweenSaves = std::chrono::milliseconds(100);  // but for KEEP, and at the end
-// A session where nothing has happened for less than that is not written at its end; with times to live, that go on.
+// A session that was saved less than this ago and has not changed since is not written again at its end. The second one
+// is for sessions with times to live, which go on.
 constexpr base::Duration kUnchanged = std::chrono::minutes(1), kTimesUnchanged = std::chrono::seconds(1);
 
 Status cut_off() {
@@ -35,7 +36,7 @@ Status cut_off() {
                          "this node is cut off from NATS, and another one may have the session: resume it there");
 }
 
-// The session's state without what its keeper leaves out. Errors: RESOURCE_EXHAUSTED.
+// Writes the session's state, without the nodes that its keeper leaves out. Errors: RESOURCE_EXHAUSTED.
 base::Result<WrittenState> written(Session& session) {
   NodeGraph& graph = session.graph();
   EvergreenState& state = session.state();
@@ -60,14 +61,14 @@ base::Result<WrittenState> written(Session& session) {
   return out;
 }
 
-// The memory of a state on its way, charged to the session's client; null: there is no room.
+// Charges `bytes` to the session's client, for a state that is being sent. Null: there is no room.
 std::shared_ptr<session::Reservation> charge(Session& session, size_t bytes) {
   auto out = std::make_shared<session::Reservation>(session.state().byte_quota,
                                                     marshal::tenant_of(session.exchange().request()));
   return out->hold(bytes).ok() ? out : nullptr;
 }
 
-// False: the rest in another turn.
+// Sets the times to live from `done` on. False: the turn's budget is spent, so the rest follows in another turn.
 bool set_times(Session& session, const std::vector<NodeTime>& times, size_t& done) {
   for (TurnBudget& turn = session.state().turn_budget; done < times.size(); ++done) {
     if (turn.spent()) return false;
@@ -81,20 +82,22 @@ bool set_times(Session& session, const std::vector<NodeTime>& times, size_t& don
 
 SessionKeeper::SessionKeeper(Session& session) : session_(session), state_(session.state()) {}
 
-// Without end(), or out of the middle of it, the session has thrown: whoever comes next may have it as it was kept.
+// If end() was not called, or threw, the session has failed with an exception: whoever resumes it next gets it as it
+// was kept last.
 SessionKeeper::~SessionKeeper() {
   if (has()) (void)base::attempt("a session that is kept", [this] { state_.options.handover->let_go(id_); });
   forget();
 }
 
-// Nothing that is under way finds this any more.
+// Takes this off the shard's list, so that answers that come later do not find it (with()).
 void SessionKeeper::forget() {
   state_.keepers.erase(number_);
   state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
   reader_.reset(), reading_.reset();
 }
 
-// Later, on the shard: the session may have gone meanwhile. It settles afterwards.
+// Calls `work` for the keeper of that number, on its shard, and then settles the session. Nothing happens if the
+// session has ended meanwhile.
 template <class Work>
 void SessionKeeper::with(EvergreenState& state, uint64_t number, Work work) {
   auto found = state.keepers.find(number);
@@ -106,13 +109,13 @@ void SessionKeeper::with(EvergreenState& state, uint64_t number, Work work) {
   });
 }
 
-// For good: what was not said while it was lost is missing afterwards.
+// Whether the claim was lost since it was made. It stays lost: changes that could not be saved meanwhile are missing.
 bool SessionKeeper::lost() {
   lost_ = has() && (lost_ || state_.options.handover->epoch() != epoch_);
   return lost_;
 }
 
-// A session that is taken or held from now on is this node's as long as it has the same claim.
+// Notes the epoch of this node's claim: a session that is taken or held from now on is this node's until it changes.
 Status SessionKeeper::enlist() {
   Handover* handover = state_.options.handover;
   if (!handover) return failure(Code::kUnimplemented, "no sessions are kept here: that takes a cluster (cluster.nats)");
@@ -152,7 +155,7 @@ std::optional<Status> SessionKeeper::kept(uint64_t save) const {
   return last_save_;
 }
 
-// kNever: nothing is due, or a save is under way.
+// When to save next. kNever: nothing is due, or a save is under way.
 base::Time SessionKeeper::next_save() const {
   if (!due_ || begun_ != over_ || (phase_ != Phase::kKeeping && phase_ != Phase::kHeld)) return base::kNever;
   return awaited_ ? paced_ : std::max(paced_, last_begun_ + kBetweenSaves);

@@ -82,7 +82,7 @@ class TextAction : public OneInputAction {
     return {};
   }
 
-  // Once for a leaf: its type may be long.
+  // Parsed once for each leaf: its type may be long.
   Status check_type(const Node& leaf) {
     if (std::exchange(checked_, leaf.serial()) == leaf.serial()) return {};
     const std::string& mimetype = leaf.metadata()->mimetype;

@@ -117,7 +117,7 @@ Status Inference::take(msg::Outputs& outputs) {
   return convert_next();
 }
 
-// Answers go to the worker one by one, and the short ones among them nowhere.
+// Converts the answers that wait, in order: a short one here, a long one at a worker, where one is at a time.
 Status Inference::convert_next() {
   while (!work_.running() && !waiting_.empty()) {
     auto next = std::move(waiting_.front());

@@ -46,7 +46,7 @@ class Tokenizing final : public bus::OffloadTask {
   const std::shared_ptr<const msg::TextSpec> spec_;
 };
 
-// The form of the text alone: it may take seconds, and whoever compiles forms does so for all clients.
+// Compiles the form of the text to a Grammar at a worker, which may take seconds.
 class Compiling final : public bus::OffloadTask, public base::ExtraWork {
  public:
   Compiling(msg::StructuredOutput form, std::shared_ptr<const msg::TextSpec> spec)
@@ -73,7 +73,7 @@ Status read_request(std::string_view body, const msg::TextSpec& spec, Delivery d
   return place_words(out, spec);
 }
 
-// A long body becomes a request and its prompt tokens.
+// Reads a long body at a worker: the request, and the ids of its prompt.
 class ReadLong final : public bus::OffloadTask {
  public:
   ReadLong(base::Bytes body, std::shared_ptr<const msg::TextSpec> spec, Delivery delivery)
@@ -288,7 +288,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   bus::OffloadHandle offload_;
 };
 
-// Until a long body is read.
+// Waits for ReadLong; then a TextGenerate takes its place at the exchange.
 class LongRequest final : public wire::ExchangeListener, bus::OffloadListener {
  public:
   LongRequest(OipState& state, Exchange& exchange, bus::Served& served, Delivery delivery)
@@ -316,7 +316,7 @@ Repeatable repeats(const marshal::GenerationParams& params, const msg::TextSpec&
   return greedy || params.seed || spec.defaults.seed ? Repeatable::kYes : Repeatable::kNo;
 }
 
-// `start` begins it.
+// Attaches a TextGenerate to the exchange; `start(TextGenerate&)` begins it, whose errors are answered.
 template <class Start>
 void run(OipState& state, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery,
          Start start) {

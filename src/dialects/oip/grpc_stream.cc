@@ -42,11 +42,11 @@ class StreamedInfer final : public Inference {
   }
   ~StreamedInfer() { --pending_; }
 
-  // Reads and starts it. The Status has become an error message if it is not OK.
+  // Reads the message and starts its Call. Errors: the caller sends them (Stream::failed).
   Status begin(const base::Bytes& message, base::Time deadline);
-  // Reads no more than it takes to say which request it is. Returns `why` it goes no further.
+  // Reads only what identifies the request, for an error message. Returns `why`.
   Status refuse(const base::Bytes& message, Status why);
-  // The model has not been given it yet, and what comes behind it in its sequence must not overtake it.
+  // Whether requests behind it have to wait, because it belongs to a sequence and has not been submitted to the model.
   bool holds_back() const { return sequence && !over && !submitted_; }
 
   bool decoupled = false;  // answers need not wait for their turn
@@ -93,7 +93,8 @@ class Stream final : public wire::RpcListener {
     if (!status.ok()) failed(request, status, Submitted::kNo);
   }
   bool full() const override { return asked_while_full_ = is_full(); }
-  // Its own requests leave room again. Those of others of its connection are looked at now and then.
+  // Called when a request of this stream has been submitted or is over: reads on if there is room again. Whether the
+  // connection's other streams have left room is asked every 5 ms (RpcListener::full).
   void wake() {
     if (asked_while_full_ && !closed_ && !full()) rpc_.wake();
   }
@@ -116,7 +117,7 @@ class Stream final : public wire::RpcListener {
     else
       request.ready.push_back(std::move(pieces));
   }
-  // The request is over, with this failure.
+  // Ends the request with this failure: by an error message, or by ending the stream (OnError).
   void failed(StreamedInfer& request, const Status& status, Submitted submitted) {
     if (closed_) return;
     if (on_error_ == OnError::kEndStream) return end(status);
@@ -137,7 +138,7 @@ class Stream final : public wire::RpcListener {
     request.over = true;
     settle();
   }
-  // A sequence that lacks a request goes on with the next start.
+  // Errors: an earlier request of the sequence was refused. `sequence_start` begins the sequence anew.
   Status check_sequence(const Sequence& sequence, const msg::Call& call) {
     const Status* why = broken_.find(sequence);
     if (!why) return {};
@@ -146,7 +147,7 @@ class Stream final : public wire::RpcListener {
   }
 
  private:
-  // A stream that has nothing under way may always ask for something: others of its connection do not starve it.
+  // A stream without a request under way is never full, so that the connection's other streams do not starve it.
   bool is_full() const {
     if (!requests_.empty() && requests_.back().holds_back()) return true;
     return requests_.size() >= kMaxPending || (!requests_.empty() && conn_.pending >= state_.options.conn_calls);
@@ -157,7 +158,7 @@ class Stream final : public wire::RpcListener {
     base::Env& env = state_.bus.env();
     return wire::admit_another(rpc_.exchange().request().identity, env.now(), env.wall());
   }
-  // The model has not been given the request, and knows nothing of it.
+  // Remembers that the request's sequence lacks it: the model was not given the request.
   void break_sequence(const StreamedInfer& request, const Status& why) {
     if (!request.sequence || !msg::ends_sequence(why.code)) return;
     if (request.ends_sequence)
@@ -165,7 +166,7 @@ class Stream final : public wire::RpcListener {
     else
       broken_.add(*request.sequence, why);
   }
-  // Sends what has come to its turn, and ends the stream when nothing more can come.
+  // Sends the answers whose turn it is, in the order of their requests, and ends the stream after the last one.
   void settle() {
     if (settling_ || closed_) return;
     settling_ = true;

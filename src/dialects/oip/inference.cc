@@ -130,7 +130,7 @@ Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
   return write_on();
 }
 
-// Answers go to the worker one by one, and the short ones among them nowhere.
+// Writes the answers that wait, in order: a short one here, a long one at a worker, where one is at a time.
 Status Inference::write_on() {
   while (!work_.running() && !waiting_.empty()) {
     auto next = std::move(waiting_.front());
@@ -149,7 +149,8 @@ Status Inference::write_on() {
   return {};
 }
 
-// A request for one answer takes the first. Of a decoupled model an answer without tensors is only the end.
+// Whether this answer is sent. A request for one answer takes the first; of a decoupled model an answer without tensors
+// is none, but only the end.
 bool Inference::takes(const std::vector<msg::Tensor>& tensors) {
   if (streams()) return true;
   if (answered_) {

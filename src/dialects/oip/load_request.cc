@@ -65,7 +65,7 @@ Status read_load_message(std::string_view message, LoadRequest& out) {
   return {};
 }
 
-// A worker's thread has no border above this one.
+// Runs on a worker's thread, where nothing catches exceptions: they become a Status here.
 void ReadLoad::run() {
   Status thrown = base::attempt("reading a load request", [this] { status = read_(body_.view(), request); });
   if (!thrown.ok()) status = std::move(thrown);

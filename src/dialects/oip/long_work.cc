@@ -8,7 +8,8 @@ namespace weir::oip {
 
 using base::Status;
 
-// A worker's thread has no border above this and the next one.
+// ReadRequest::run() and WriteAnswer::run() are called on a worker's thread, where nothing catches exceptions: they
+// become a Status here.
 void ReadRequest::run() {
   Status thrown = base::attempt("reading a request", [this] { status = read_(call_, options_); });
   if (!thrown.ok()) status = std::move(thrown);

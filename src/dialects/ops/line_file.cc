@@ -18,9 +18,9 @@
 namespace weir::ops {
 namespace {
 
-// A pipe whose reader has stopped must not hold up the writer for ever: it is asked for room before each piece that a
-// pipe takes whole, and after a second of no room the rest is given up. Returns the bytes that are written; where they
-// are not all, errno says why.
+// Writes in pieces of PIPE_BUF bytes, which a pipe takes whole, and waits for room before each. If a pipe's reader has
+// stopped, the rest is given up after a second without room. Returns how many bytes were written; if they are not all,
+// errno says why.
 size_t write_all(int fd, std::string_view data) {
   constexpr size_t kPiece = PIPE_BUF;
   size_t done = 0;
@@ -65,7 +65,7 @@ struct LineFile::Parts {
   bool reopen = false, stopping = false;
   std::thread writer;
 
-  // The writer's: what the file, and what the server's log has still to be told.
+  // Used by the writer's thread alone: what has still to be said in the file and in the server's log.
   uint64_t unsaid = 0;  // lines lost since the last one that was written
   bool torn = false;    // the file does not end with a whole line
   bool failing = false;

@@ -138,7 +138,7 @@ class Writer {
     while (!ids_.insert(id).second) id += '_';
     Json operation{{"operationId", id}, {"tags", {route.protocol}}};
     operation["x-permission"] = wire::name(route.permission);
-    // A server without keys asks nobody for one.
+    // The empty object makes the key optional: a server without keys asks for none.
     if (route.permission != wire::Permission::kHealth)
       operation["security"] = {Json::object(), {{"key", Json::array()}}};
     for (size_t at = route.pattern.find('{'); at != route.pattern.npos; at = route.pattern.find('{', at + 1)) {

@@ -23,7 +23,8 @@ constexpr size_t kUsualScrape = size_t(64) << 10;  // bytes
 
 using Form = base::Metrics::Form;
 
-// Prometheus names what it wants in the order of its liking, and takes either: whoever names OpenMetrics gets it.
+// The format of GET /metrics. Prometheus lists both formats in its order of preference; a client whose Accept names
+// OpenMetrics gets that one.
 Form form_for(std::string_view accept) {
   Form form = Form::kPrometheus;
   wire::for_each_element(accept, [&](std::string_view element) {
@@ -33,7 +34,7 @@ Form form_for(std::string_view accept) {
   return form;
 }
 
-// One text of the metrics, for all who see all models and asked for it before it was begun.
+// One text of the metrics, shared by all clients that may see all models and asked before the text was begun.
 struct Scrape {
   std::mutex writing;
   std::atomic<bool> begun{false};
@@ -42,7 +43,7 @@ struct Scrape {
   KeptPage page;        // under the mutex
 };
 
-// With many models it takes a tenth of a second and more: a worker does it.
+// Writes the metrics at a worker: with many models that takes a tenth of a second and more.
 class WriteScrape final : public base::OffloadTask {
  public:
   // `models`: those that the text may name; null: all.
@@ -83,7 +84,7 @@ class WriteScrape final : public base::OffloadTask {
   const std::shared_ptr<const base::ModelScope> models_;
 };
 
-// A page is a function of nothing.
+// Serves a path that has no parameters by a function.
 class Page final : public wire::Service {
  public:
   using Answer = std::function<void(wire::Exchange&)>;

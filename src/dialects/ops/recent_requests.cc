@@ -84,7 +84,8 @@ void RequestRing::each(const std::function<bool(const KeptRequest&)>& visit) con
     if (!visit(kept_[(next_ + most_ - 1 - i) % most_])) return;
 }
 
-// Goes from shard to shard and home again; one thread has it at a time.
+// A client's search. It is posted from shard to shard, and at last to the client's own, which answers; one thread has
+// it at a time.
 struct RecentRequests::Question {
   std::string id;
   size_t most = 20;
@@ -138,7 +139,8 @@ RecentRequests::RecentRequests(uint32_t shards, Post post, RecentRules rules)
     : shards_(shards), post_(std::move(post)), rules_(rules) {}
 RecentRequests::~RecentRequests() = default;
 
-// Each shard looks on its own thread.
+// Posts the search to the next shard, which looks through its requests on its own thread; after the last one the
+// client's shard answers.
 void RecentRequests::ask_next(std::shared_ptr<Question> question) {
   const size_t next = question->next_shard++;
   if (next == shards_.size()) return post_(question->home, [question] { question->answer(); });
@@ -154,7 +156,7 @@ std::unique_ptr<RecentRequests::ShardRequests> RecentRequests::on_shard(base::Sh
   return std::make_unique<ShardRequests>(*this, shard, env, router, starts);
 }
 
-// Says whether who has asked is still there.
+// Attached to the exchange of a search: alive() is empty once its client has left.
 class RecentRequests::ShardRequests::Asker final : public wire::ExchangeListener {
  public:
   explicit Asker(wire::Exchange& x) : alive_(std::make_shared<wire::Exchange*>(&x)) {}

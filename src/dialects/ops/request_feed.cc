@@ -88,7 +88,7 @@ void RequestFeed::leave(const std::shared_ptr<Group>& group, base::ShardId shard
   version_.fetch_add(1);
 }
 
-// One who follows, from its request to its end.
+// One client of GET /console/v1/requests, until its stream ends.
 class RequestFeed::ShardFeed::Follower final : public wire::ExchangeListener {
  public:
   Follower(ShardFeed& home, wire::Exchange& exchange, std::shared_ptr<Group> group)
@@ -158,7 +158,7 @@ void RequestFeed::ShardFeed::leave(const Follower& follower) {
   feed_.leave(follower.group(), shard_);
 }
 
-// A follower that is gone is found out, and proxies see that the stream lives.
+// Writes a comment to every stream: this finds out clients that are gone, and proxies see that the stream is alive.
 void RequestFeed::ShardFeed::keep_alive() {
   alive_ = base::TimerId::kNone;
   if (followers_.empty()) return;
@@ -172,7 +172,8 @@ void RequestFeed::ShardFeed::drain() {
   for (auto* follower : std::vector(followers_)) follower->end();
 }
 
-// Takes over the groups where they have changed; what was gathered for one that is still there stays.
+// Copies the feed's groups if they have changed, and keeps what was gathered for those that are still there. Returns
+// whether there are any.
 bool RequestFeed::ShardFeed::anybody_follows() {
   if (feed_.version_.load(std::memory_order_relaxed) == known_) return !gathered_.empty();
   std::vector<Gathered> old = std::exchange(gathered_, {});

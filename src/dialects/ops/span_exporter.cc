@@ -114,7 +114,7 @@ void SpanExporter::Parts::send(SpanBatch batch, std::unique_lock<std::mutex>& lo
   bytes -= batch.spans.size();
 }
 
-// True: no other try.
+// Counts and logs what has become of the batch. True: it is not sent again.
 bool SpanExporter::Parts::settle(const SpanBatch& batch, const Reply& reply) {
   if (reply.fate == Reply::Fate::kTaken) {
     const uint64_t refused = std::min<uint64_t>(reply.rejected, batch.count);
@@ -133,8 +133,8 @@ bool SpanExporter::Parts::settle(const SpanBatch& batch, const Reply& reply) {
   return true;
 }
 
-// False: the time would not come while there is somebody to send for. stop() ends a pause that the collector has not
-// asked for.
+// Waits until `until`. False: it would be after the last time at which spans are sent. stop() ends a pause at once,
+// unless the collector has asked for the pause.
 bool SpanExporter::Parts::pause(std::unique_lock<std::mutex>& lock, base::Time until, Hurry hurry) {
   for (;;) {
     if (left) return false;

@@ -17,7 +17,7 @@ using base::Bytes;
 using base::Status;
 using session::Tenant;
 
-// Whether it was looked for at the other nodes already.
+// Whether the session was looked for at the other nodes already.
 enum class Routed : bool { kNo, kYes };
 
 // Waits for another shard's answer, which is dropped if the client has left meanwhile.
@@ -38,7 +38,7 @@ uint64_t wait(SalienceState& state, wire::Rpc& rpc) {
   rpc.attach(std::make_unique<Waiting>(state, number));
   return number;
 }
-// The call, which waits no more; null: its client has left.
+// Takes the call off the list of those that wait. Null: its client has left.
 wire::Rpc* resume(SalienceState& state, uint64_t number) {
   auto node = state.waiting.extract(number);
   return node.empty() ? nullptr : node.mapped();
@@ -62,7 +62,7 @@ base::Result<bus::Served*> resolve(SalienceState& state, wire::Rpc& rpc, std::st
   return base::failure(base::Code::kFailedPrecondition, found.error().text);
 }
 
-// The node that serves a model which this one does not.
+// Another node that serves the model, if this one failed to find it with `why`.
 std::optional<session::OtherNodes::Place> elsewhere(const SalienceState& state, wire::Rpc& rpc, std::string_view model,
                                                     const Status& why) {
   const bool lacking = why.code == base::Code::kNotFound || why.code == base::Code::kFailedPrecondition;
@@ -94,7 +94,8 @@ void open_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb:
       });
 }
 
-// Hands a call for a session that is not here on, where there are other nodes. `run`: as the call runs here.
+// Passes a call on to the node that has the session, which is not here. `run` runs the call here, if the session is
+// taken over; `nowhere` answers it if no node has the session.
 template <class Request>
 void route(SalienceState& state, wire::Rpc& rpc, std::string_view method, Tenant tenant, base::SessionId id,
            const Request& request, void (*run)(SalienceState&, wire::Rpc&, Tenant, const Request&, Routed),
@@ -107,7 +108,7 @@ void route(SalienceState& state, wire::Rpc& rpc, std::string_view method, Tenant
 }
 void not_found(wire::Rpc& rpc) { rpc.finish(session::no_such_session()); }
 
-// Whether another node may have what is not here.
+// Whether another node has still to be asked for a session that was not found here.
 bool may_be_elsewhere(const SalienceState& state, Routed routed, const Status& status) {
   return state.sessions.others() && routed == Routed::kNo && status.code == base::Code::kNotFound;
 }
@@ -130,7 +131,7 @@ void close_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb
   });
 }
 
-// The parent has been used, too: its time in the bucket begins anew.
+// Keeps both sessions for other nodes, and then answers. The parent was used, too, so its time to live begins anew.
 void keep_fork(SalienceState& state, uint64_t number, Tenant tenant, base::SessionId parent, base::SessionId fork,
                std::string message) {
   state.sessions.keep(tenant, parent, [](const Status&) {});

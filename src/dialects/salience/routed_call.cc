@@ -56,8 +56,9 @@ void RoutedCall::begin_at(SalienceState& state, wire::Rpc& rpc, Routable what, c
   make(state, rpc, std::move(what)).relay(place);
 }
 
-// One that has died is still known for some seconds, with the least to do. One that dies before it has answered may
-// have opened a session, which ends unused.
+// Relays to another node that has the model. A node that has died stays on the list for some seconds, and looks idle,
+// so nodes that were tried are left out. A node that died before it answered may have opened a session, which ends
+// unused.
 void RoutedCall::try_another() {
   tried_.push_back(node_);
   auto place = salience_.sessions.others()->node_with(what_.model, tried_);
@@ -95,7 +96,7 @@ void RoutedCall::found(base::Result<Place> place) {
   answer(rpc);
 }
 
-// This may be over, and gone, when start() returns.
+// start() may end the call, and destroy this.
 void RoutedCall::relay(const Place& place) {
   call_.reset();
   node_ = place.node;
@@ -106,7 +107,7 @@ void RoutedCall::relay(const Place& place) {
   if (Status status = call_->start(rpc_, path, what_.message); !status.ok()) find(node_);
 }
 
-// The client has had this of a Generate.
+// Notes a token that the client of a Generate gets, for another node to go on from there.
 void RoutedCall::note_event(const base::Bytes& message) {
   ::salience::v1::GenerateEvent event;
   if (!event.ParseFromArray(message.data(), int(message.size())) || !event.has_token()) return;

@@ -91,7 +91,7 @@ void Turn::granted(base::Result<session::Lease> lease) {
   if (Status status = start(); !status.ok()) unchanged(std::move(status));
 }
 
-// The session is not here: another node may have it.
+// Called when the session is not here: a RoutedCall looks for it at the other nodes.
 void Turn::route() {
   SalienceState& state = salience_;
   wire::Rpc& rpc = *rpc_;
@@ -115,7 +115,7 @@ Status Turn::start() {
   if (!served || !model.is((*served)->spec)) return model_gone(model);
   if (Status status = check_request(request_, (*served)->spec); !status.ok()) return status;
   if (!request_.idle()) return submit(**served);
-  // It may still have been a rewind.
+  // Nothing is appended or generated, but the request may have rewound the session.
   give_back({Outcome::Kind::kAppended, {}, {}, {}}, [this] { done(Reason::kLength, request_.offset); });
   return {};
 }
@@ -156,7 +156,7 @@ void Turn::watch_for_stops(const msg::ModelSpec& spec) {
     }
 }
 
-// The other node was lost between its last token and the end.
+// If the node that was lost had already sent the last token, nothing more is generated here.
 void Turn::end_where_it_had_ended(const msg::TextSpec& spec) {
   msg::Generation& generation = request_.generation;
   auto is = [](const std::vector<uint32_t>& ids, uint32_t id) {
@@ -214,7 +214,7 @@ Outcome Turn::appended(msg::Generation& generation) const {
   return outcome;
 }
 
-// The client waits until another node could go on with the session, where there are others.
+// Gives the session back. In a cluster `then` is called once other nodes can go on with it.
 void Turn::give_back(Outcome&& outcome, std::function<void()> then) {
   const session::Lease lease = *std::exchange(lease_, std::nullopt);
   salience_.sessions.give_back(lease, std::move(outcome), [this, then = std::move(then)](const Status& status) {

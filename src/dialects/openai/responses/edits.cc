@@ -11,7 +11,8 @@ namespace {
 
 using wire::Exchange;
 
-// The tries behind the first one, each in a turn of its own. In the place of the ExchangeListener to come.
+// Tries the edit again after a conflict, each time in a turn of its own. It is attached to the exchange until the
+// ExchangeListener that `then` attaches replaces it.
 class LaterTries final : public wire::ExchangeListener {
  public:
   LaterTries(OpenAiState& state, Exchange& exchange, std::string id, StoredKind kind, Edit change,

@@ -24,8 +24,8 @@ namespace {
 
 using wire::Exchange;
 
-// This node's own is charged for as long as it is used, too. A record of another one is charged already. False: there
-// is no room.
+// Charges a text of this node's store for as long as the request uses it; one from another node is charged already.
+// False: there is no room.
 bool charge(Exchange& exchange, base::Bytes& text) {
   return base::charge(exchange.memory(), base::MemoryKind::kInput, text);
 }
@@ -43,7 +43,7 @@ void read(OpenAiState& state, Exchange& exchange, const StoredView& view, Reques
       more);
 }
 
-// Responses that items of a body refer to, on the way.
+// The search for the responses that items of a body refer to.
 struct Lookup {
   RequestSteps steps;
   std::optional<base::Bytes> conversation;
@@ -59,7 +59,7 @@ void read_again(OpenAiState& state, Exchange& exchange, const std::shared_ptr<Lo
   read(state, exchange, std::move(view), lookup->steps, lookup->bytes);
 }
 
-// One after the other, so that no more than one question of a request is with the other nodes.
+// Finds them one after the other, so that a request asks the other nodes one question at a time.
 void find_referenced(OpenAiState& state, Exchange& exchange, std::shared_ptr<Lookup> lookup) {
   if (lookup->wanted.empty()) return read_again(state, exchange, lookup);
   const std::string id = std::move(lookup->wanted.back());
@@ -75,7 +75,7 @@ void find_referenced(OpenAiState& state, Exchange& exchange, std::shared_ptr<Loo
   });
 }
 
-// Nothing, and the request is answered: there is none, or no room to read it.
+// The items of a stored conversation. Nothing: there is none, or no room to read it, and the request is answered.
 std::optional<base::Bytes> items_of_conversation(OpenAiState& state, Exchange& exchange, const std::string& id) {
   const StoredView view = stored_view(state, exchange);
   auto found = view.stored ? view.stored->find(view.tenant, id, view.now, StoredKind::kConversation) : std::nullopt;
@@ -84,7 +84,7 @@ std::optional<base::Bytes> items_of_conversation(OpenAiState& state, Exchange& e
   return respond(exchange, refuse(wire::no_room_for_answer())), std::nullopt;
 }
 
-// Behind the conversation and the responses that it names, which other nodes may have.
+// Goes on when a body was read. If it names a conversation or responses, these are found first, and it is read again.
 void go_on(OpenAiState& state, Exchange& exchange, Request&& request, RequestSteps steps,
            std::optional<base::Bytes> conversation) {
   if (!request.conversation.empty() && !conversation) {

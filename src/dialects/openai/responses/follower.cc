@@ -20,7 +20,8 @@ namespace {
 
 using wire::Exchange;
 
-// Looks now and then whether the response is over; then replay() goes on, which may end this.
+// Streams a response that is still being made: looks every `every` whether it is over, and then calls replay() for
+// the rest, which may destroy this.
 class Follower : public wire::ExchangeListener {
  public:
   Follower(OpenAiState& state, Exchange& exchange, std::string id, int64_t after, base::Duration every)
@@ -28,7 +29,7 @@ class Follower : public wire::ExchangeListener {
   ~Follower() override { stop(); }
   void on_close(Exchange&, bool) override { stop(); }
 
-  // The first events of a long one come with the others, which a worker makes.
+  // Sends the first events at once. Those of a long response are sent with the others, which a worker writes.
   void begin(std::string_view so_far) {
     if (!exchange_.responding()) exchange_.head(wire::stream_head());
     if (so_far.size() <= wire::kLongBody && after_ < kBegun - 1) {
@@ -51,7 +52,7 @@ class Follower : public wire::ExchangeListener {
       wire::guarded(exchange_, [this] { look(); });
     });
   }
-  // Nothing of this is touched behind it.
+  // The caller must not touch this afterwards: replay() may have destroyed it.
   void go_on() {
     quiet_.stop();
     const std::string id = id_;
@@ -85,7 +86,8 @@ class FollowsHere final : public Follower {
   using Follower::Follower;
 
  private:
-  // One that is put off is known to nobody for a moment, until the journal has it.
+  // A response that has just been put off is found neither here nor in the journal for a moment, so it has to be
+  // missing several times in a row before it counts as over.
   void look() override {
     constexpr int kMostMissed = 20;
     const uint64_t tenant = marshal::tenant_of(exchange_.request());

@@ -39,7 +39,7 @@ JournalResponse shown_as(std::string response, JournalResponse::Progress progres
   return out;
 }
 
-// The outcome of a job: with the turns, or the response alone.
+// Reads the outcome of a finished job: a record with the turns (shared.h), or the response alone.
 JournalResponse made(std::string outcome) {
   const auto body = base::Bytes::adopt(std::move(outcome));
   if (auto stored = read_shared(body)) return {*std::move(stored), JournalResponse::Progress::kOver};
@@ -76,7 +76,7 @@ Status changed(Storage& s, const Batch& batch) {
   return done ? Status() : done.error();
 }
 
-// It never runs. One that is over stays as it is.
+// Cancels a response that has not finished; one that has stays as it is.
 Status cancel_here(Storage& s, Batch& batch, base::WallTime expires) {
   auto counts = s.journal.count(batch.id);
   if (!counts) return counts.error();
@@ -92,7 +92,8 @@ Status remove_here(Storage& s, const std::string& id) {
   return s.atomically([&] { return s.batches.remove(id); });
 }
 
-// Whoever makes it reads the word, and stores nothing.
+// Deletes a response. If a node is making it now, the batch stays with the state kDeleted, so that this node finds it
+// at the end and stores nothing.
 Status delete_here(Storage& s, Batch& batch) {
   if (batch.state != kLive) return remove_here(s, batch.id);
   batch.state = kDeleted, batch.document.clear();
@@ -109,7 +110,8 @@ Batch batch_of(OpenAiState& state, const std::string& id, const jobs::Requester&
   return {id, std::string(kPutOffKind), requester, std::string(word), std::move(document), now, expires};
 }
 
-// Not where it was stopped at another node. One that is there already has its job, too, whose request may be missing.
+// Puts a response into the journal, unless another node has stopped it. A batch that is in the journal already has a
+// job there, too: it is released, or replaced if the client's request is missing in it.
 Status write_put_off(Storage& s, const Batch& batch, const jobs::Job& job) {
   return s.atomically([&]() -> Status {
     auto there = s.batches.find(batch.requester.owner, batch.id);
@@ -146,7 +148,7 @@ void with_put_off(OpenAiState& state, Exchange& exchange, const std::string& id,
 
 base::WallTime end_of_life(OpenAiState& state) { return state.bus.env().wall() + state.options.stored->ttl(); }
 
-// Once the journal has it. Whoever has stopped it meanwhile was told so.
+// Called when the journal has the response: cancels or deletes it there if its client has asked for that meanwhile.
 void put_off_now(BackgroundResponses& all, jobs::ShardJobs& journal, const std::string& owner, const std::string& id,
                  base::WallTime expires) {
   const auto run = all.end(id);
@@ -178,7 +180,8 @@ struct LiveRecords {
   base::MemoryCharge charge;  // for the full one
 };
 
-// Once, also where it was written and nobody knew. `most`: bytes of its tenant.
+// Adds the records, unless an earlier try has written them. `most`: the bytes that the tenant may have in the journal;
+// beyond them the brief record is written.
 Status write_live(Storage& s, const LiveRecords& records, uint64_t most) {
   auto there = s.batches.find(records.brief.batch.requester.owner, records.brief.batch.id);
   if (!there) return there.error();
@@ -261,7 +264,7 @@ void begin_live(OpenAiState& state, Exchange& exchange, jobs::Job job, std::func
       [id, runs = &all](bool) { runs->set_record(id, nullptr); });
 }
 
-// Told, not asked: where the log is away, it waits.
+// Writes the end of a response to the journal without waiting for it: tell() keeps the work while the log is away.
 void end_live(OpenAiState& state, LiveEnd end) {
   if (jobs::ShardJobs* journal = journal_of(state))
     journal->tell([end = std::move(end)](Storage& s) { return write_end(s, end); });
@@ -345,7 +348,7 @@ void delete_put_off(OpenAiState& state, Exchange& exchange, const std::string& i
       });
 }
 
-// One that runs is given more time.
+// Called when a batch has expired. One whose job is running gets the same time once more.
 Status PutOffDuty::end_late(Storage& storage, Batch& batch, base::WallTime now) const {
   auto counts = storage.journal.count(batch.id);
   if (!counts) return counts.error();

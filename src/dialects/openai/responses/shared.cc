@@ -26,7 +26,7 @@ using Found = SharedRecords::Found;
 
 constexpr std::string_view kSharedHead = "weir-response 1 ", kStreamedHead = "weir-response 2 ";
 
-// In the place of the ExchangeListener to come.
+// Notes that the client has left while other nodes are asked. The ExchangeListener that is attached next replaces it.
 class AwaitsNodes final : public wire::ExchangeListener {
  public:
   explicit AwaitsNodes(std::shared_ptr<bool> over) : over_(std::move(over)) {}
@@ -46,7 +46,7 @@ std::function<void(T)> while_open(Exchange& exchange, Work work) {
   };
 }
 
-// One timer of the shard forgets what is over.
+// Sets the shard's one timer to the time at which the next stored response expires.
 void arm_forgetting(OpenAiState& state) {
   if (state.forgets != base::TimerId::kNone) return;
   base::Env& env = state.bus.env();

@@ -12,10 +12,11 @@ uint64_t bytes_of(const StoredResponse& stored) {
   return kRecord + stored.owner.size() + stored.turns.size() + stored.response.size() + stored.about.size();
 }
 
-// Texts are shared: one that has not been changed is in the same place.
+// Whether a text is unchanged. Texts are shared, so an unchanged one has the same address.
 bool is_same(const base::Bytes& a, const base::Bytes& b) { return a.data() == b.data() && a.size() == b.size(); }
 
-// False: what `next` changes of what has been `seen` is another thing `now`.
+// Merges an edit into the record as it is `now`: `seen` is the record that the edit began with, `next` its result,
+// which gets what others have changed since. False: both have changed the same text.
 bool merge(const StoredResponse& now, const StoredResponse& seen, StoredResponse& next) {
   const bool same_turns = is_same(now.turns, seen.turns), same_response = is_same(now.response, seen.response);
   if (!same_turns && !is_same(next.turns, seen.turns)) return false;
@@ -57,7 +58,7 @@ bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse
   return true;
 }
 
-// The oldest of the tenant goes, but for the one that grows. False: it has none.
+// Removes the tenant's oldest record, except `kept`, the one that grows. False: it has no other.
 bool StoredResponses::evict(uint64_t tenant, const Record* kept) {
   const auto whose = tenants_.find(tenant);
   if (whose == tenants_.end()) return false;
@@ -69,7 +70,8 @@ bool StoredResponses::evict(uint64_t tenant, const Record* kept) {
   return true;
 }
 
-// Reserves the bytes. As much as is wanted has to be enough to give: others may have spent the ledger meanwhile.
+// Reserves the bytes, and evicts records for them. False: they are more than a tenant's share, or as many were evicted
+// and there still is no room, because others have taken it.
 bool StoredResponses::make_room(uint64_t tenant, uint64_t before, uint64_t bytes, const Record* kept) {
   if (bytes > share_) return false;
   const size_t more = kept ? 0 : 1;

@@ -71,7 +71,8 @@ std::map<std::string, LiveFeed::Present> LiveFeed::present() {
   return present_;
 }
 
-// Whoever comes is told at once, but a crowd that comes and goes does not keep the thread busy.
+// Sends events every so often while there are clients. A new client gets them at once, but clients that come and go all
+// the time do not keep the thread busy.
 void LiveFeed::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -137,7 +138,7 @@ std::unique_ptr<LiveFeed::ShardLive> LiveFeed::on_shard(base::ShardId shard, wir
   return std::make_unique<ShardLive>(*this, shard, router);
 }
 
-// One who follows, from its request to its end.
+// One client of the stream, until it ends.
 class LiveFeed::ShardLive::Follower final : public wire::ExchangeListener {
  public:
   Follower(ShardLive& home, wire::Exchange& exchange, std::string audience)
