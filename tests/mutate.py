@@ -93,7 +93,8 @@ EQUIVALENT = {
         'of what it ends the head has been sent: a WebSocket, and an answer that began before its request was whole',
     ('src/wire/h2_session.cc', 'connection_.inside = true;', 'drop'): 'the connection is marked for output once more',
     ('src/wire/h2_session.cc', 'connection_.inside = true;', 'connection_.inside = false;'): 'the connection is marked for output once more',
-    ('src/wire/h2_stream_table.cc', 'if (live_.size() < streams) return false;', 'if (live_.size() <= streams) return false;'):
+    ('src/wire/h2_stream_table.cc', 'if (live_.size() < most) return false;  // before all of them are looked at',
+     'if (live_.size() <= most) return false;  // before all of them are looked at'):
         'with so many at work and no more, all of them open, the next stream is refused before it is asked',
     ('src/wire/trace_context.cc', 'if (!read_hex(t.substr(0, 2), &version) || version == 0xff) return {};',
      'if (!read_hex(t.substr(0, 3), &version) || version == 0xff) return {};'): 'digits are read in pairs',
@@ -118,7 +119,6 @@ EQUIVALENT = {
     ('src/marshal/pb_wire.cc', 'if (tag > UINT32_MAX || (tag >> 3) == 0 || (tag & 7) > 5) return fail();',
      'if (tag > UINT32_MAX || (tag >> 3) == 0 || (tag & 6) > 5) return fail();'):
         'the types above 5 have both bits that are looked at',
-    ('src/wire/h2_client.cc', 'size_t left = 0;                  // bytes of the body', 'constant'): 'it is set before it is read',
     ('src/wire/kept_input.cc', 'constexpr size_t kKeptInput = 16 << 10;  // capacity that a quiet connection may keep', 'constant'):
         'a bound on idle memory, of which no caller sees the exact size',
     ('src/wire/h2_sender.cc', 'if (part < kCopyBelow)', 'if (part <= kCopyBelow)'): 'the same bytes, copied or pointed at',
