@@ -16,7 +16,8 @@ PROSE_OR_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|//.*')  # where the words below m
 # Whole names in C++; beside each what it became, or what the name of such a thing says.
 RENAMED = {
     'Account': 'Reservation', 'Bell': 'DeadlineTimer::Listener', 'Census': 'ConnectionLimit', 'Commons': 'ServerState',
-    'Crowd': 'LargestTenant', 'Entry': 'the kind of entry', 'Errand': 'OffloadTask', 'Flight': 'the kind of flight',
+    'Crowd': 'LargestTenant', 'Entrance': 'Endpoint', 'Entry': 'the kind of entry', 'Errand': 'OffloadTask',
+    'Flight': 'the kind of flight',
     'Flights': 'InFlightBatches', 'Front': 'ShardServer', 'Gated': 'LimitedInbox',
     'Glimpse': 'PendingImage', 'Guest': 'Waiter', 'House': 'the protocol\'s State', 'Inlet': 'TaskQueue',
     'Ledger': 'RequestRecord, MemoryLedger', 'Look': 'LogitsRequest', 'LookPlan': 'SamplingPlan', 'Means': 'Deps',
@@ -24,10 +25,12 @@ RENAMED = {
     'Porter': 'ReentrancyGuard', 'Purse': 'ByteQuota', 'Reader': 'what is read, ExchangeListener', 'Refusal': 'ApiError',
     'Revivals': 'RestartBackoff', 'Shelf': 'ModelTable', 'Sight': 'ImageState', 'Tally': 'RequestMetrics',
     'Team': 'ThreadTeam', 'Tower': 'VisionEncoder', 'Turnstile': 'ConcurrencyLimiter', 'Wish': 'GenerateParams',
-    'bury': 'destroy_retired', 'calm': 'can_run_ahead', 'conclude': 'finish_sequence', 'employ': 'set_worker_pool',
+    'asks_nothing': 'is_neutral_value', 'bury': 'destroy_retired', 'calm': 'can_run_ahead',
+    'chats_elsewhere': 'remote_chat', 'conclude': 'finish_sequence', 'employ': 'set_worker_pool',
     'farewell': 'restore_home', 'hear': 'process_row', 'hear_draw': 'process_sample', 'kDrawn': 'kSampled',
     'last_words_': 'final_response_', 'lookout': 'image_worker', 'lose': 'mark_failed', 'mention': 'register_model',
-    'mourns': 'has_retired', 'owes': 'pending_events', 'scribe': 'tokenizer_worker', 'standing': 'extra_fields',
+    'mourns': 'has_retired', 'owes': 'pending_events', 'send_away': 'run_on_worker',
+    'scribe': 'tokenizer_worker', 'standing': 'extra_fields',
     'token_ahead': 'what it computes', 'token_share': 'what it computes', 'token_spread': 'what it computes',
 }
 NAME = re.compile(r'\b(?:%s)\b' % '|'.join(RENAMED))
