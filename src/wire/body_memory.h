@@ -39,7 +39,7 @@ class BodyMemory {
     base::ShareRule share;
     uint64_t budget = 0;  // bytes, of which `share` is a part; 0: clients have no shares
   };
-  // What bodies of all shards wait for, together. Any thread.
+  // The memory that bodies of all shards wait for, together. Any thread.
   struct Need {
     std::atomic<uint64_t> bytes{0};
   };

@@ -42,7 +42,7 @@ class WebSocket {
  public:
   enum class Kind : uint8_t { kText, kBinary };
 
-  // What a WebSocket asks of its owner: takes messages, and writes bytes to the Exchange.
+  // The owner of a WebSocket: takes its messages, and writes its bytes to the Exchange.
   class Side {
    public:
     virtual void on_message(Kind kind, base::Bytes message) = 0;

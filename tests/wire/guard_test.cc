@@ -1,5 +1,4 @@
 #include "wire/guard.h"
-#include "wire/rate_floor.h"
 
 #include <cstring>
 #include <functional>
@@ -314,22 +313,6 @@ TEST(Guard, OneMoreRequestThanAReadMayBeginCountsForTheNext) {
   EXPECT_FALSE(guard.enough());
 }
 
-TEST(Guard, WhereMemoryIsScarceABodyHasAMinuteToFillItsOwn) {
-  struct Slabs final : base::SlabSource {
-    base::Slab* take(size_t) override { return nullptr; }
-    bool scarce() const override { return full; }
-    bool full = true;
-  } slabs;
-  EXPECT_EQ(floor_rate(1024, 60 * 5000, slabs), 5000u);
-  EXPECT_EQ(floor_rate(1024, 60 * 1024 + 60, slabs), 1025u);
-  EXPECT_EQ(floor_rate(1024, 60 * 1024 + 59, slabs), 1024u);
-  EXPECT_EQ(floor_rate(1024, 60, slabs), 1024u) << "no less than always";
-  EXPECT_EQ(floor_rate(1, UINT64_MAX, slabs), UINT32_MAX);
-  EXPECT_EQ(floor_rate(0, 60 * 5000, slabs), 0u) << "no floor";
-  slabs.full = false;
-  EXPECT_EQ(floor_rate(1024, 60 * 5000, slabs), 1024u);
-}
-
 TEST(Guard, ABucketFillsToItsBurstAndNoFurther) {
   TokenBucket bucket({2, 4}, kStart);
   auto take_all = [&](base::Time now) {
@@ -359,31 +342,6 @@ TEST(Guard, HeaderBudgetIsSoftThenHard) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(many.add(limits, 1, 1), Fit::kYes);
   for (int i = 0; i < 900; ++i) EXPECT_EQ(many.add(limits, 1, 1), Fit::kSoft);
   EXPECT_EQ(many.add(limits, 1, 1), Fit::kHard);
-}
-
-TEST(Guard, ARateFloorIsNotFooledByDrips) {
-  RateFloor floor;
-  EXPECT_FALSE(floor.below(kStart, 1024, 10s));
-  floor.start(kStart);
-  base::Time now = kStart;
-  bool below = false;
-  for (int i = 0; i < 12 && !below; ++i) {
-    floor.add(1);
-    floor.start(now);  // starting again is nothing new
-    below = floor.below(now, 1024, 10s);
-    now += 1s;
-  }
-  EXPECT_TRUE(below);
-  EXPECT_EQ(now, kStart + 11s);
-  RateFloor good;
-  good.start(kStart);
-  for (now = kStart; now < kStart + 100s; now += 1s) {
-    EXPECT_FALSE(good.below(now, 1024, 10s));
-    good.add(1100);
-  }
-  RateFloor off;
-  off.start(kStart);
-  EXPECT_FALSE(off.below(kStart + 100s, 0, 10s));
 }
 
 TEST(Guard, TrafficEarnsControlFramesByTheByte) {

@@ -172,7 +172,7 @@ void Session::end_if_nothing_runs() {
     abort(failure(Code::kFailedPrecondition, "the client has ended the session, but " + missing + " has not come"));
 }
 
-// What becomes of the state that is kept: it is deleted if the client has ended the session or its time is over, else
+// Decides about the state that is kept: it is deleted if the client has ended the session or its time is over, else
 // saved or left as it was.
 SessionKeeper::Then Session::fate() const {
   using Then = SessionKeeper::Then;
