@@ -18,15 +18,9 @@ namespace weir::jobs {
 // UNAVAILABLE: the answer did not come in time. Nobody knows whether what was to be written will be.
 base::Status journal_is_late();
 
-struct Patience {
-  // Longer than it takes to find out that NATS is away, and to begin a log that is new.
-  static constexpr base::Duration kLongest = std::chrono::seconds(10);
-
-  base::Duration most = kLongest;
-  // Work that has not run by then does not run, and its memory is free. kDone: it runs whenever it can; and whoever
-  // asks is told at once where it waits for the cluster's log.
-  enum class Late : uint8_t { kWithdrawn, kDone } late = Late::kWithdrawn;
-};
+// Longer than it takes to find out that NATS is away, and to begin a log that is new. Work that has not run by then
+// does not run, and its memory is free.
+inline constexpr base::Duration kAnswerTimeout = std::chrono::seconds(10);
 
 // Work that one thread runs and another may withdraw.
 template <class Work>
@@ -71,8 +65,9 @@ class AwaitedAnswer {
 
   // `late`: void(), before it is told.
   template <class Late>
-  static void wait(const std::shared_ptr<AwaitedAnswer>& self, base::Duration most, Late late) {
-    self->timer_ = self->env_.at(self->env_.now() + most, [weak = std::weak_ptr(self), late = std::move(late)] {
+  static void wait(const std::shared_ptr<AwaitedAnswer>& self, Late late) {
+    const base::Time end = self->env_.now() + kAnswerTimeout;
+    self->timer_ = self->env_.at(end, [weak = std::weak_ptr(self), late = std::move(late)] {
       auto there = weak.lock();
       if (!there) return;
       there->timer_ = base::TimerId::kNone;

@@ -116,17 +116,17 @@ class ShardJobs {
   // An answer that is waited for. Destroyed early, nobody is told; the work is done all the same.
   using Question = std::shared_ptr<void>;
   // `work`: Result<T>(Storage&), on the store's thread, perhaps again (Work::run). `then`: void(Result<T>), on this
-  // shard's in a later turn, once what was written is there for good, or `patience` is over: journal_is_late(). Work
-  // that threw has failed. `done`: void(const T&), on the store's thread, where that succeeded, also where nobody waits
-  // any more. Errors, and none is called: as of available(); UNAVAILABLE, too much waits.
+  // shard's in a later turn, once what was written is there for good, or kAnswerTimeout is over: journal_is_late().
+  // Work that has not run by then is withdrawn; work that threw has failed. `done`: void(const T&), on the store's
+  // thread, where that succeeded, also where nobody waits any more. Errors, and none is called: as of available();
+  // UNAVAILABLE, too much waits.
   template <class Work, class Then, class Done = Nothing>
-  base::Result<Question> ask(Work work, Then then, Done done = {}, Patience patience = {}) {
+  base::Result<Question> ask(Work work, Then then, Done done = {}) {
     using Asked = WithdrawableWork<Work>;
     using Answer = typename Asked::Answer;
     if (!available().ok()) return available();
     auto awaited = std::make_shared<AwaitedAnswer<Answer>>(around_.env, std::move(then));
     auto asked = std::make_shared<Asked>(std::move(work));
-    const bool withdraws = patience.late == Patience::Late::kWithdrawn;
     auto told = [weak = std::weak_ptr(awaited), asked, done = std::move(done), post = around_.post,
                  store = &store_](const base::Status& status) {
       if (!status.ok()) asked->answer = Answer(status);
@@ -137,17 +137,11 @@ class ShardJobs {
         if (auto there = weak.lock()) there->tell(std::move(*asked->answer));
       });
     };
-    auto waits = [weak = std::weak_ptr(awaited), post = around_.post](const base::Status& why) {
-      post([weak, why] {
-        if (auto there = weak.lock()) there->tell(Answer(why));
-      });
-    };
-    if (!store_.post([asked](Storage& storage) { asked->run(storage); }, Store::Admission::kAsked, std::move(told),
-                     withdraws ? nullptr : std::function<void(const base::Status&)>(std::move(waits))))
+    if (!store_.post([asked](Storage& storage) { asked->run(storage); }, Store::Admission::kAsked, std::move(told)))
       return base::try_again(base::Code::kUnavailable, "the journal has too much to do; try again later");
-    AwaitedAnswer<Answer>::wait(awaited, patience.most, [asked, withdraws, store = &store_] {
+    AwaitedAnswer<Answer>::wait(awaited, [asked, store = &store_] {
       store->shown().note_late();
-      if (withdraws) asked->withdraw();
+      asked->withdraw();
     });
     return Question(std::move(awaited));
   }
@@ -187,15 +181,15 @@ class ShardJobs {
 };
 
 // Asks for an Exchange whose answer is still to come: `then`, void(Exchange&, Result<T>), answers it, or attaches the
-// ExchangeListener to come; it is not called once the client has left. What it throws ends the Exchange. `done`,
-// `patience`: as of ShardJobs::ask().
+// ExchangeListener to come; it is not called once the client has left. What it throws ends the Exchange. `done`: as of
+// ShardJobs::ask().
 class Asking final : public wire::ExchangeListener {
  public:
   void on_close(wire::Exchange&, bool) override { question = nullptr; }
   ShardJobs::Question question;
 };
 template <class Work, class Then, class Done = ShardJobs::Nothing>
-void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then, Done done = {}, Patience patience = {}) {
+void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then, Done done = {}) {
   using Answer = std::invoke_result_t<Work&, Storage&>;
   auto listener = std::make_unique<Asking>();
   Asking& asking = *listener;
@@ -203,7 +197,7 @@ void ask_for(ShardJobs& jobs, wire::Exchange& exchange, Work work, Then then, Do
   auto question = jobs.ask(
       std::move(work),
       [&exchange, then](Answer answer) { wire::guarded(exchange, [&] { then(exchange, std::move(answer)); }); },
-      std::move(done), patience);
+      std::move(done));
   if (!question) return then(exchange, Answer(question.error()));
   asking.question = *std::move(question);
 }

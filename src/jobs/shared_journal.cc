@@ -105,19 +105,16 @@ void SharedJournal::tell_ended() {
   for (const std::string& batch : replica_.take_ended()) end_(batch);
 }
 
-// Where the log's beginning is left to others for some seconds, what clients ask for may wait for it, too. Where they
-// are told of the wait it may be a long one.
+// Where the log's beginning is left to others for some seconds, what clients ask for may wait for it, too.
 bool SharedJournal::may_wait(const Work& work, const Status& status) const {
   const bool again =
       status.code == Code::kAborted || status.code == Code::kUnavailable || status.code == Code::kResourceExhausted;
   if (!again || work.admission == Work::Admission::kGranted) return again;
-  const bool passes = status == log_is_new() || (work.waits && status.code == Code::kUnavailable);
-  return passes && !stopping_ && waiting_.size() < kMostWaiting;
+  return status == log_is_new() && !stopping_ && waiting_.size() < kMostWaiting;
 }
 
 void SharedJournal::settle(Work work, const Status& status) {
   if (may_wait(work, status)) {
-    if (work.waits) (void)base::attempt("the journal", [&] { work.waits(status); });
     wait(std::move(work));
     retry_ = base::steady_now() + kRetry;
     return;
@@ -172,7 +169,7 @@ void SharedJournal::refuse_asked(const Status& why) {
   std::deque<Work> all = std::exchange(waiting_, {});
   untold_ = 0;
   for (Work& work : all) {
-    if (work.admission == Work::Admission::kGranted || (work.waits && !stopping_))
+    if (work.admission == Work::Admission::kGranted)
       wait(std::move(work));
     else if (work.then)
       (void)base::attempt("the journal", [&] { work.then(for_client(why)); });

@@ -4,8 +4,7 @@
 // While the log is away reads go on; what would be written fails with UNAVAILABLE, but for work that was granted (a
 // result, a job that is given back): that waits here, untouched until the log is there again. Of that what somebody is
 // told of is no more than jobs run at once; of the rest (parts of uploads that came to nothing) there is kMostWaiting.
-// What clients ask for waits where the log is new and may begin with another copy, while kMostWaiting are not reached;
-// and where they are told of that (Work::waits), also while it is away.
+// What clients ask for waits where the log is new and may begin with another copy, while kMostWaiting are not reached.
 #pragma once
 
 #include <atomic>

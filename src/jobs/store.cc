@@ -111,13 +111,13 @@ void Store::stop(base::Duration most) {
   thread_.join();
 }
 
-bool Store::post(std::function<void(Storage&)> run, Admission admission, std::function<void(const base::Status&)> then,
-                 std::function<void(const base::Status&)> waits) {
+bool Store::post(std::function<void(Storage&)> run, Admission admission,
+                 std::function<void(const base::Status&)> then) {
   {
     std::lock_guard lock(mutex_);
     if (stopping_ || (admission == Admission::kAsked && queue_.size() >= kMostWaiting)) return false;
-    queue_.push_back({[run = std::move(run)](Storage& s) { return run(s), base::Status(); }, std::move(then), admission,
-                      0, std::move(waits)});
+    queue_.push_back(
+        {[run = std::move(run)](Storage& s) { return run(s), base::Status(); }, std::move(then), admission});
   }
   wake_.notify_one();
   return true;

@@ -84,7 +84,7 @@ class Store {
   // False: too much waits; kGranted: that is no reason. Any thread.
   using Admission = Work::Admission;
   bool post(std::function<void(Storage&)> run, Admission admission = Admission::kAsked,
-            std::function<void(const base::Status&)> then = {}, std::function<void(const base::Status&)> waits = {});
+            std::function<void(const base::Status&)> then = {});
   // A write that is granted, and tried again until it succeeds or the store is stopped. Where `then` is null, it is
   // left out, and counted, if kMostUntold pieces of work wait already, or kMostWaiting that have been tried. Any
   // thread.

@@ -18,9 +18,6 @@ struct Work {
   std::function<void(const base::Status&)> then;
   Admission admission = Admission::kAsked;
   unsigned tries = 0;
-  // It waits for the cluster's log, perhaps for long; perhaps several times, before `then`. Null: it waits for its
-  // beginning alone, if nobody has granted it.
-  std::function<void(const base::Status&)> waits;
 };
 
 // Something that goes on by itself, on the store's thread.

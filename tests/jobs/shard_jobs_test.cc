@@ -189,11 +189,11 @@ struct SlowJournal : OneShard {
     ASSERT_TRUE(store.post([&](Storage&) { done.set_value(); }));
     done.get_future().wait();
   }
-  auto ask(Patience patience) {
-    return jobs->ask(
-        [this, used = body](Storage&) -> base::Result<bool> { return ++runs > 0; },
-        [this](const base::Result<bool>& answer) { answers.push_back(answer ? base::Code::kOk : answer.error().code); },
-        ShardJobs::Nothing(), patience);
+  auto ask() {
+    return jobs->ask([this, used = body](Storage&) -> base::Result<bool> { return ++runs > 0; },
+                     [this](const base::Result<bool>& answer) {
+                       answers.push_back(answer ? base::Code::kOk : answer.error().code);
+                     });
   }
   std::promise<void> released;
   std::shared_ptr<int> body = std::make_shared<int>();  // what a request has brought
@@ -202,9 +202,9 @@ struct SlowJournal : OneShard {
 };
 
 TEST_F(SlowJournal, AnAnswerThatIsLateIsNoLongerWaitedForAndItsWorkWithdrawn) {
-  auto question = ask({});
+  auto question = ask();
   ASSERT_TRUE(question);
-  env.advance(Patience::kLongest - base::Duration(1));
+  env.advance(kAnswerTimeout - base::Duration(1));
   EXPECT_TRUE(answers.empty());
   EXPECT_EQ(2, body.use_count());
   env.advance(base::Duration(1));
@@ -216,18 +216,8 @@ TEST_F(SlowJournal, AnAnswerThatIsLateIsNoLongerWaitedForAndItsWorkWithdrawn) {
   EXPECT_EQ(1u, answers.size());
 }
 
-TEST_F(SlowJournal, WorkThatIsToBeDoneAnyhowIsDoneLater) {
-  auto question = ask({std::chrono::seconds(2), Patience::Late::kDone});
-  ASSERT_TRUE(question);
-  env.advance(std::chrono::seconds(2));
-  EXPECT_EQ(std::vector{base::Code::kUnavailable}, answers);
-  release();
-  EXPECT_EQ(1, runs);
-  EXPECT_EQ(1u, answers.size());
-}
-
 TEST_F(SlowJournal, AnAnswerInTimeEndsTheWait) {
-  auto question = ask({});
+  auto question = ask();
   release();
   ASSERT_TRUE(turn());
   EXPECT_EQ(std::vector{base::Code::kOk}, answers);

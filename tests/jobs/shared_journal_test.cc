@@ -159,43 +159,6 @@ TEST_F(NewShared, WorkWaitsForItsBeginning) {
   EXPECT_EQ(2u, log.entries.size());
 }
 
-TEST_F(NewShared, WhoeverAsksIsToldThatWorkWaitsForIt) {
-  log.make_anew();
-  int waits = 0;
-  std::deque<Work> works;
-  works.push_back({[](Storage& s) { return s.files.append("f", 0, "bytes"); },
-                   [this](const Status& status) { told.push_back(status.code); }, Work::Admission::kAsked, 0,
-                   [&](const Status& why) { waits += why == log_is_new(); }});
-  journal->perform(std::move(works));
-  EXPECT_EQ(1, waits);
-  EXPECT_TRUE(told.empty());
-  log.write("another node's");
-  journal->stop();  // nothing is waited for
-  journal->perform({});
-  EXPECT_EQ(std::vector<base::Code>{Code::kOk}, told);
-  EXPECT_EQ(1, waits);
-}
-
-TEST_F(Shared, WhoeverIsToldThatWorkWaitsMayLeaveItToWaitWhileTheLogIsAway) {
-  log.away = true;
-  std::vector<base::Code> waits, told;
-  std::deque<Work> works;
-  works.push_back({[](Storage& s) { return s.files.append("f", 0, "bytes"); },
-                   [&](const Status& status) { told.push_back(status.code); }, Work::Admission::kAsked, 0,
-                   [&](const Status& why) { waits.push_back(why.code); }});
-  journal->perform(std::move(works));
-  journal->perform({});
-  EXPECT_EQ(std::vector{Code::kUnavailable}, waits);
-  EXPECT_TRUE(journal->waits());
-  EXPECT_TRUE(told.empty());
-  log.away = false;
-  const size_t before = log.entries.size();
-  for (const base::Time end = base::steady_now() + std::chrono::seconds(20); told.empty() && base::steady_now() < end;)
-    journal->perform({});
-  EXPECT_EQ(std::vector{Code::kOk}, told);
-  EXPECT_EQ(before + 1, log.entries.size());
-}
-
 TEST_F(NewShared, WorkWaitsForItsBeginningWhereThisCopyHasSomethingToo) {
   journal->perform(many(0, 1));
   testing::internal::CaptureStderr();
