@@ -44,9 +44,9 @@ struct ModelStats {
   DurationStat fail;
   // How calls ended that did not succeed, one of these each. `fail` counts those of them that a lane had been given.
   std::atomic<uint64_t> errors{0}, rejected{0}, cancelled{0}, expired{0};
-  std::atomic<int64_t> pending{0};  // calls in the lane's queue now
+  std::atomic<int64_t> pending{0};  // calls in the lane's queue now; of a pipeline: all that are inside
   std::atomic<int64_t> held{0};     // calls that wait before it: max_concurrency, sequences
-  // All calls that wait now.
+  // All calls that wait now; of a pipeline those whose steps run are among them.
   uint64_t waiting() const {
     return uint64_t(std::max<int64_t>(pending.load(), 0) + std::max<int64_t>(held.load(), 0));
   }
