@@ -137,10 +137,12 @@ void DecoupledPipeline::lend(Run& run, Leg& leg) {
 
 void DecoupledPipeline::begin(Run& run) {
   Leg& leg = run.legs[kBefore];
+  if (!plan_.before.ordered && !run.parent->outputs.empty()) {
+    leg.outputs = needed_before(plan_, run.parent->outputs);
+    if (leg.outputs.empty()) return begin_node(run, {msg::Outputs()});
+  }
   run.describe(leg);
-  leg.model = run.parent->model;
-  leg.inputs = run.parent->inputs;
-  leg.rows = run.parent->rows;
+  leg.model = run.parent->model, leg.inputs = run.parent->inputs, leg.rows = run.parent->rows;
   lend(run, leg);
 }
 
@@ -310,9 +312,7 @@ Status DecoupledPipeline::begin_after(Run& run, msg::Outputs&& answer) {
     if (Status status = run.keep(plan_.node, answer); !status.ok()) return status;
     leg.clear();
     run.describe(leg);
-    leg.model = run.parent->model;
-    leg.outputs = run.parent->outputs;
-    leg.rows = run.parent->rows;
+    leg.model = run.parent->model, leg.outputs = run.parent->outputs, leg.rows = run.parent->rows;
     leg.takes_errors = decoupled_behind_ && run.parent->takes_errors;
     if (decoupled_behind_) run.begin_asking(kAfter);
     for (const auto& port : plan_.after.inputs) {

@@ -1,7 +1,8 @@
 // Pipelines with a decoupled node, one whose model answers a Call any number of times. The nodes that do not wait for
 // it run once, before it. Those that wait for it run once for each of its answers, in the order of the answers, and
 // what they make is one answer of the pipeline: it answers as often as the node does. One of those that wait for it may
-// be decoupled, too, and make several answers of one. All nodes run, whichever outputs a Call names.
+// be decoupled, too, and make several answers of one. Of a Call that names outputs, nodes that neither these nor a
+// decoupled node need do not run (sched/pipeline.h).
 //
 // The node is asked for its next answer once the one before is on its way to the Call, and the Call has credit for
 // it. So at most one answer of a Call is inside. The first failure of any node ends the Call, but for an error in the

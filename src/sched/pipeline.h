@@ -7,7 +7,7 @@
 // last answer goes back to the Call's home.
 //
 // Of a Call that names outputs, nodes that none of them needs do not run, unless some node waits for one whose tensors
-// it does not take.
+// it does not take. Decoupled nodes always run.
 //
 // Deadline, priority, queue timeout, tenant, parameters and id go with the run, but for `stream`, which models of
 // text take: a node answers once, and one that does not all the same is UNIMPLEMENTED. When the Call is cancelled, the
@@ -50,6 +50,7 @@ struct PipelinePlan {
   std::vector<PipelinePort> inputs;  // of the pipeline: where each goes
   std::vector<PipelineNode> nodes;   // each behind those that make its inputs; none: outputs are inputs
   std::vector<PipelinePort> outputs;
+  bool ordered = false;  // part of a plan in which some node waits for one whose tensors it does not take
 };
 
 // `stats` outlives the Inbox, which outlives its Calls. With nodes that are decoupled:

@@ -48,6 +48,9 @@ bool chained(const PipelinePlan& plan) {
 CutPlan cut(const PipelinePlan& plan, uint32_t at) {
   const auto waits = waiting_for(plan, at);
   CutPlan out;
+  const bool ordered =
+      plan.ordered || std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const auto& n) { return !n.after.empty(); });
+  out.before.ordered = out.after.ordered = ordered;
   out.before.slots = out.after.slots = plan.slots;
   out.before.inputs = plan.inputs;
   out.after.outputs = plan.outputs;
@@ -75,6 +78,25 @@ CutPlan cut(const PipelinePlan& plan, uint32_t at) {
   for (const auto& port : out.node.inputs) read.insert(port.slot);
   for (const auto& port : out.node.outputs) read.erase(port.slot);
   for (uint32_t slot : read) carry(slot, out.before.outputs);
+  return out;
+}
+
+// As PipelineRun skips nodes behind the cut: a node stands behind those that make its inputs.
+std::vector<std::string> needed_before(const CutPlan& plan, const std::vector<std::string>& outputs) {
+  std::vector<bool> needed(plan.after.slots, false);
+  for (const auto& port : plan.after.outputs)
+    if (std::find(outputs.begin(), outputs.end(), port.tensor) != outputs.end()) needed[port.slot] = true;
+  const auto& nodes = plan.after.nodes;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    const bool runs = node->served->spec.decoupled || std::any_of(node->outputs.begin(), node->outputs.end(),
+                                                                  [&](const auto& port) { return needed[port.slot]; });
+    if (!runs) continue;
+    for (const auto& port : node->inputs) needed[port.slot] = true;
+  }
+  for (const auto& port : plan.node.inputs) needed[port.slot] = true;
+  std::vector<std::string> out;
+  for (const auto& port : plan.before.outputs)
+    if (needed[port.slot]) out.push_back(port.tensor);
   return out;
 }
 

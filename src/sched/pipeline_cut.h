@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sched/pipeline.h"
 
@@ -23,6 +24,8 @@ bool chained(const PipelinePlan& plan);
 // Behind the cut are the nodes that wait for node `at`. Inputs and outputs that the parts have for each other are named
 // by slot_name().
 CutPlan cut(const PipelinePlan& plan, uint32_t at);
+// The outputs of the part before that a Call needs which names `outputs`.
+std::vector<std::string> needed_before(const CutPlan& plan, const std::vector<std::string>& outputs);
 
 std::string slot_name(uint32_t slot);
 uint32_t slot_of(std::string_view name);

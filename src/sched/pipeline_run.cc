@@ -52,7 +52,7 @@ void tell_sequence(const msg::Call& request, msg::Parameters& answer) {
 }  // namespace
 
 PipelineOrder::PipelineOrder(const PipelinePlan& plan)
-    : waits(plan.nodes.size(), 0), feeds(plan.nodes.size()), readers(plan.slots, 0) {
+    : waits(plan.nodes.size(), 0), feeds(plan.nodes.size()), readers(plan.slots, 0), by_tensors(!plan.ordered) {
   constexpr uint32_t kNobody = UINT32_MAX;
   std::vector<uint32_t> maker(plan.slots, kNobody);
   for (const auto& port : plan.outputs) ++readers[port.slot];
@@ -202,7 +202,7 @@ base::Result<msg::Outputs> PipelineRun::results(const PipelinePlan& plan) {
   for (const auto& port : plan.outputs) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), port.tensor) == wanted.end()) continue;
     bool made_it = slots[port.slot].dtype != DType::kInvalid;
-    if (!made_it && wanted.empty()) continue;
+    if (!made_it && (wanted.empty() || port.optional)) continue;
     if (!made_it) return failure(Code::kInternal, "no node made '" + port.tensor + "'");
     made.tensors.push_back(slots[port.slot]);  // two outputs may be one tensor
     made.tensors.back().name = port.tensor;

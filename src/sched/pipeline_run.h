@@ -22,7 +22,7 @@ struct PipelineOrder {
   std::vector<uint32_t> waits;               // per node: how many nodes are over before it starts
   std::vector<std::vector<uint32_t>> feeds;  // per node: who waits for it
   std::vector<uint32_t> readers;             // per slot: inputs of nodes and outputs of the pipeline
-  bool by_tensors = true;                    // nodes wait for those alone that make their inputs
+  bool by_tensors = true;                    // of the whole plan: nodes wait for those alone that make their inputs
 };
 
 struct PipelineRun;

@@ -273,6 +273,63 @@ TEST(DecoupledPipeline, EachAnswerCountsByItsPlace) {
   EXPECT_LE(rows[1].empty.count, 2u);  // an end comes with the answer, or behind it
 }
 
+// x -> a, x -> unread; a -> n, decoupled; n, a -> b; n -> d; the outputs are those of b, d, unread and a. `after`: b
+// waits for such nodes, too.
+std::vector<uint64_t> successes_for(std::vector<std::string> wanted, std::shared_ptr<bus::Served> d,
+                                    std::vector<uint32_t> after = {}) {
+  PipelinePlan plan;
+  plan.slots = 6;
+  plan.inputs = {{"x", 0}};
+  plan.nodes = {{"a", adder(1), {{"x", 0}}, {{"y", 1}}},
+                {"unread", adder(1), {{"x", 0}}, {{"y", 2}}},
+                {"n", countdown(), {{"x", 1}}, {{"y", 3}}},
+                {"b", adder(1), {{"x", 3}}, {{"y", 4}}, std::move(after)},
+                {"d", std::move(d), {{"x", 3}}, {{"y", 5}}}};
+  plan.outputs = {{"b", 4}, {"d", 5}, {"unread", 2}, {"a", 1}};
+  const auto nodes = plan.nodes;
+  Lab lab(std::move(plan));
+  Words words;
+  lab.send(0, [&](msg::Call& call) { call.sink = &words, call.outputs = std::move(wanted); });
+  EXPECT_EQ(words.to_the_end().size(), 2u);
+  lab.idle();
+  std::vector<uint64_t> runs;
+  for (const auto& node : nodes) runs.push_back(node.served->stats.success.count);
+  return runs;
+}
+
+TEST(DecoupledPipeline, NodesThatNoOutputOfTheCallNeedsDoNotRun) {
+  using Runs = std::vector<uint64_t>;
+  EXPECT_EQ(successes_for({}, doubler()), (Runs{1, 1, 1, 1, 1}));
+  EXPECT_EQ(successes_for({"b"}, doubler()), (Runs{1, 0, 1, 1, 0}));
+  EXPECT_EQ(successes_for({"unread"}, doubler()), (Runs{1, 1, 1, 0, 0}));
+  EXPECT_EQ(successes_for({"a"}, doubler()), (Runs{1, 0, 1, 0, 0}));
+  EXPECT_EQ(successes_for({"b", "d"}, doubler()), (Runs{1, 0, 1, 1, 1}));
+}
+
+TEST(DecoupledPipeline, NodesRunThatWaitForOthersThanTheirInputs) {
+  using Runs = std::vector<uint64_t>;
+  EXPECT_EQ(successes_for({"d"}, doubler(), {1}), (Runs{1, 1, 1, 1, 1}));
+}
+
+TEST(DecoupledPipeline, EachOfItsDecoupledNodesRuns) {
+  using Runs = std::vector<uint64_t>;
+  EXPECT_EQ(successes_for({"b"}, countdown()), (Runs{1, 0, 1, 1, 1}));
+}
+
+// x -> a -> b; x -> c; the outputs are those of b and c.
+TEST(PipelineCut, ANodeWithoutInputsMayNeedNothingBeforeTheCut) {
+  PipelinePlan plan;
+  plan.slots = 4;
+  plan.inputs = {{"x", 0}};
+  plan.nodes = {{"a", countdown(), {}, {{"y", 1}}},
+                {"b", adder(1), {{"x", 1}}, {{"y", 2}}},
+                {"c", adder(1), {{"x", 0}}, {{"y", 3}}}};
+  plan.outputs = {{"b", 2}, {"c", 3}};
+  const CutPlan parts = cut(plan, 0);
+  EXPECT_TRUE(needed_before(parts, {"b"}).empty());
+  EXPECT_EQ(needed_before(parts, {"c"}), std::vector{slot_name(3)});
+}
+
 // x -> a -> b, x -> c; the outputs are those of b and c.
 TEST(PipelineCut, NodesThatDoNotWaitForTheDecoupledOneAreBeforeTheCut) {
   PipelinePlan plan;
