@@ -74,7 +74,10 @@ class Decoupled final : public sched::DecoupledEngine {
   Status receive_all();
   Status take(const Message& message);
   Status take_answer(const Message& message);
-  uint32_t most_hops() const;
+  uint32_t most_hops() const {
+    std::lock_guard lock(shared_->mutex);
+    return shared_->open.most_hops();
+  }
   void note_work(bool works) { timed_ = works, run_until_ = Clock::now() + host_->options().timeout; }
   void fail_all(const Status& why);
   void notify_answers() const {
@@ -172,7 +175,7 @@ std::vector<std::shared_ptr<DecoupledCall>> Decoupled::take_next() {
     const auto& next = waiting.front();
     rows += next->call.rows;
     if (!batch.empty() && (rows > most || next->level != batch.front()->level)) break;
-    shared_->open.emplace(next->number, next);
+    shared_->open.add(next);
     next->begun = true;
     batch.push_back(next);
     waiting.pop_front();
@@ -211,7 +214,7 @@ void Decoupled::end_unsent(const std::vector<std::shared_ptr<DecoupledCall>>& ba
   {
     std::lock_guard lock(shared_->mutex);
     for (const auto& inside : batch) {
-      shared_->open.erase(inside->number);
+      shared_->open.remove(inside->number);
       inside->error = why, inside->ended = true;
     }
   }
@@ -250,13 +253,6 @@ Status Decoupled::take(const Message& message) {
   return failure(Code::kInternal, "the process of model '" + spec().name + "' sent what nobody has asked for");
 }
 
-uint32_t Decoupled::most_hops() const {
-  uint32_t most = 0;
-  std::lock_guard lock(shared_->mutex);
-  for (const auto& [number, inside] : shared_->open) most = std::max(most, hops_of(inside->call));
-  return most;
-}
-
 Status Decoupled::take_answer(const Message& message) {
   auto answers = host_->read_answers(message, 1);
   if (!answers) return answers.error();
@@ -265,9 +261,9 @@ Status Decoupled::take_answer(const Message& message) {
   auto& answer = answers->front();
   {
     std::lock_guard lock(shared_->mutex);
-    auto found = shared_->open.find(answer.call);
-    if (found == shared_->open.end()) return {};  // nobody waits for it any more
-    DecoupledCall& inside = *found->second;
+    const auto found = shared_->open.find(answer.call);
+    if (!found) return {};  // nobody waits for it any more
+    DecoupledCall& inside = *found;
     const uint64_t bytes = msg::bytes_of(answer.outputs);
     if (Status full = shared_->answers->add(inside.tenant, bytes); !full.ok()) {
       answer.kind = AnswerKind::kError, answer.refused = true;
@@ -283,7 +279,7 @@ Status Decoupled::take_answer(const Message& message) {
       inside.answers.push_back({{std::move(answer.outputs)}, bytes, cost_of(message)});
     else
       inside.error = std::move(answer.error);
-    if (is_end || answer.kind == AnswerKind::kTensorsAndEnd) inside.ended = true, shared_->open.erase(found);
+    if (is_end || answer.kind == AnswerKind::kTensorsAndEnd) inside.ended = true, shared_->open.remove(answer.call);
     // The child does not know that this was the last one, and would wait for room for the next.
     if (answer.refused)
       if (Status s = host_->child().send({.type = Type::kCancel, .number = answer.call}); !s.ok()) return s;
@@ -296,7 +292,7 @@ void Decoupled::fail_all(const Status& why) {
   std::lock_guard lock(shared_->mutex);
   shared_->over = why;
   for (auto& inside : shared_->waiting) inside->error = why, inside->ended = true;
-  for (auto& [number, inside] : shared_->open) inside->error = why, inside->ended = true;
+  shared_->open.each([&](DecoupledCall& inside) { inside.error = why, inside.ended = true; });
   shared_->waiting.clear(), shared_->open.clear();
 }
 

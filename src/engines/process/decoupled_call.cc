@@ -46,7 +46,7 @@ Series::~Series() {
   for (const auto& answer : call_->answers) calls_->answers->remove(call_->tenant, answer.bytes);
   call_->answers.clear();
   std::erase(calls_->waiting, call_);  // its tensors go with it
-  if (calls_->open.erase(call_->number) > 0 && calls_->host)
+  if (calls_->open.remove(call_->number) && calls_->host)
     (void)calls_->host->child().send({.type = Type::kCancel, .number = call_->number});
 }
 

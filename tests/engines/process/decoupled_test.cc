@@ -130,6 +130,28 @@ TEST_F(DecoupledProcessTest, AnswersWaitUntilThePeerHasTakenThem) {
   EXPECT_EQ(0u, all->tenants());
 }
 
+TEST(OpenCallsTest, TheFarthestOfThemIsKnownWhicheverLeave) {
+  OpenCalls open;
+  EXPECT_EQ(0u, open.most_hops());
+  for (uint64_t number : {1, 2, 3, 4}) {
+    auto call = std::make_shared<DecoupledCall>();
+    call->number = number;
+    const uint32_t hops = number == 4 ? 0 : number == 1 ? 2 : 5;
+    if (hops > 0) call->call.trace = std::make_shared<msg::TraceFields>(msg::TraceFields{{}, {}, hops});
+    open.add(call);
+  }
+  EXPECT_EQ(5u, open.most_hops());
+  EXPECT_TRUE(open.remove(2));
+  EXPECT_FALSE(open.remove(2));
+  EXPECT_EQ(nullptr, open.find(2));
+  EXPECT_EQ(5u, open.most_hops());
+  EXPECT_TRUE(open.remove(3));
+  EXPECT_EQ(2u, open.most_hops());
+  EXPECT_EQ(1u, open.find(1)->number);
+  open.clear();
+  EXPECT_EQ(0u, open.most_hops() + open.size());
+}
+
 TEST_F(DecoupledProcessTest, ALargeAnswerCostsMoreOfTheChildsCredit) {
   auto model = decoupled("large");
   ASSERT_TRUE(model);
