@@ -185,15 +185,15 @@ Status read_all(sched::AnswerSeries& answers, const std::function<bool()>& loadi
   return {};
 }
 
-// On each instance: those that are begun beside each other go to different ones.
+// On all instances, beside each other.
 Status run_sample(sched::DecoupledEngine& engine, const msg::ModelSpec& spec, const ModelFolder& folder,
                   const WarmUpSample& sample, const std::function<bool()>& loading) {
   msg::Call call;
   if (Status status = fill(call, spec, folder, sample); !status.ok()) return status;
   for (uint32_t i = 0; i < sample.count; ++i) {
     std::vector<std::unique_ptr<sched::AnswerSeries>> open;
-    for (uint32_t instance = 0; instance < std::max(spec.instances, 1u); ++instance) {
-      auto begun = engine.begin(call);
+    for (sched::DecoupledEngine* instance : engine.instances()) {
+      auto begun = instance->begin(call);
       if (!begun) return begun.error();
       open.push_back(std::move(*begun));
     }

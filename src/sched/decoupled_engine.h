@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/env.h"
 #include "base/status.h"
@@ -38,6 +39,8 @@ class DecoupledEngine {
  public:
   virtual ~DecoupledEngine() = default;
   virtual const msg::ModelSpec& spec() const = 0;
+  // Its instances, each of which begins the Calls that it is given; begin() of the whole chooses one.
+  virtual std::vector<DecoupledEngine*> instances() { return {this}; }
   // Begins on a Call, whose inputs fit spec(), and keeps of it what it needs: the Call is not its own. Where Calls wait
   // for each other, the level of priority decides whose turn it is. Any shard's thread, several at once. It takes
   // microseconds.

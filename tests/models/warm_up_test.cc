@@ -133,16 +133,34 @@ class Threefold final : public sched::DecoupledEngine {
   };
 };
 
-TEST(WarmUp, ADecoupledModelAnswersOnEachInstanceToTheEnd) {
+// Two of them, of which the first is given whatever comes.
+class TwoInstances final : public sched::DecoupledEngine {
+ public:
+  const msg::ModelSpec& spec() const override { return first.spec_; }
+  std::vector<sched::DecoupledEngine*> instances() override { return {&first, &second}; }
+  base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override { return first.begin(call); }
+
+  Threefold first, second;
+};
+
+TEST(WarmUp, EachInstanceOfADecoupledModelRunsEachSampleOnce) {
+  TwoInstances engine;
+  engine.first.spec_.instances = 2;
+  const std::vector<WarmUpSample> samples{sample_of(WarmUpInput::Source::kZero)};
+  ASSERT_TRUE(warm_up(engine, engine.spec(), {}, samples, [] { return true; }).ok());
+  EXPECT_EQ(engine.first.rows, (std::vector<uint32_t>{3, 3}));
+  EXPECT_EQ(engine.second.rows, (std::vector<uint32_t>{3, 3}));
+}
+
+TEST(WarmUp, ADecoupledModelAnswersToTheEnd) {
   Threefold engine;
-  engine.spec_.instances = 2;
   bool loading = true;
   const auto loads = [&] { return loading; };
   const std::vector<WarmUpSample> samples{sample_of(WarmUpInput::Source::kZero)};
   ASSERT_TRUE(warm_up(engine, engine.spec_, {}, samples, loads).ok());
-  EXPECT_EQ(engine.rows, (std::vector<uint32_t>{3, 3, 3, 3}));
-  EXPECT_EQ(engine.answers, 12u);
-  engine.fails_at = 14;
+  EXPECT_EQ(engine.rows, (std::vector<uint32_t>{3, 3}));
+  EXPECT_EQ(engine.answers, 6u);
+  engine.fails_at = 8;
   EXPECT_EQ(warm_up(engine, engine.spec_, {}, samples, loads).text, "warm-up sample 'first': too hot");
   loading = false;
   EXPECT_EQ(warm_up(engine, engine.spec_, {}, samples, loads).code, base::Code::kUnavailable);

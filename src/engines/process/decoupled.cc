@@ -302,6 +302,11 @@ class Instances final : public sched::DecoupledEngine {
   explicit Instances(std::vector<std::unique_ptr<Decoupled>> all) : all_(std::move(all)) {}
 
   const msg::ModelSpec& spec() const override { return all_.front()->spec(); }
+  std::vector<sched::DecoupledEngine*> instances() override {
+    std::vector<sched::DecoupledEngine*> out;
+    for (const auto& one : all_) out.push_back(one.get());
+    return out;
+  }
   base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override {
     Decoupled* idlest = all_.front().get();
     size_t least = SIZE_MAX;
