@@ -61,13 +61,14 @@ void select(std::string_view row, Score (*score_of)(Cell), std::vector<Scored<Sc
 // "0.973512:4:four" or "12:4:four", after its length.
 template <class Score>
 void append_line(std::string& out, const Scored<Score>& one, const std::vector<std::string>& labels) {
-  std::array<char, 400> text;  // the largest double takes 317
+  constexpr size_t kScore = 320, kIndex = 16;  // the largest double takes 317, an index 10
+  std::array<char, kScore + 1 + kIndex> text;
   char* const last = text.data() + text.size();
   char* end;
   if constexpr (std::is_floating_point_v<Score>)
-    end = std::to_chars(text.data(), last, one.score, std::chars_format::fixed, 6).ptr;
+    end = std::to_chars(text.data(), text.data() + kScore, one.score, std::chars_format::fixed, 6).ptr;
   else
-    end = std::to_chars(text.data(), last, one.score).ptr;
+    end = std::to_chars(text.data(), text.data() + kScore, one.score).ptr;
   *end++ = ':';
   end = std::to_chars(end, last, one.index).ptr;
   const std::string_view head(text.data(), size_t(end - text.data()));

@@ -103,9 +103,7 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
   } else if (auto* failed = std::get_if<msg::Failed>(&event.what); failed && last) {
     close(call, failed->status);
   } else if (failed) {
-    auto one = std::make_unique<WriteAnswer>(spec(), call, options, msg::Outputs(), OutputForms(), nullptr, 0);
-    one->error = std::move(failed->status);
-    waiting_.push_back(std::move(one));
+    waiting_.push_back(std::make_unique<WriteAnswer>(spec(), call, options, std::move(failed->status)));
     (void)write_on();
   } else if (last) {
     close(call, {});

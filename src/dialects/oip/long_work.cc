@@ -38,6 +38,14 @@ WriteAnswer::WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, cons
       write_(write),
       bytes_(bytes) {}
 
+WriteAnswer::WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options, Status failure)
+    : error(std::move(failure)),
+      spec_(spec),
+      options_(options.outputs),
+      model_(call.model),
+      version_(call.version),
+      id_(call.id) {}
+
 void WriteAnswer::run() {
   Status thrown = base::attempt("writing an answer", [this] { work(); });
   if (!thrown.ok()) status = std::move(thrown);

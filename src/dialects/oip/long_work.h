@@ -40,6 +40,8 @@ class WriteAnswer final : public bus::OffloadTask {
   // shard writes the answer. `bytes`: of the tensors that have to be worked on (work_on()).
   WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options, msg::Outputs&& outputs,
               OutputForms forms, Write write, size_t bytes);
+  // An error in the place of an answer, which the shard writes.
+  WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options, base::Status failure);
   size_t bytes() const { return bytes_; }
   bool is_long() const { return bytes_ > kLongAnswer; }
   // Classifies, checks, and writes.
@@ -64,8 +66,8 @@ class WriteAnswer final : public bus::OffloadTask {
   const std::string model_, version_, id_;
   msg::Outputs outputs_;
   const OutputForms forms_;
-  const Write write_;
-  const size_t bytes_;
+  const Write write_ = nullptr;
+  const size_t bytes_ = 0;
 };
 
 }  // namespace weir::oip
