@@ -1,5 +1,5 @@
-// EventStream: an answer as Server-Sent Events: its head before the first of them, a comment where nothing else was
-// sent for long. The shard's thread.
+// EventStream: an answer as Server-Sent Events: its head before the first of them, a comment or an event where nothing
+// else was sent for long. The shard's thread.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,18 @@ namespace weir::openai {
 
 class EventStream {
  public:
-  // `opening` is called once, before the head. All are borrowed.
-  EventStream(base::Env& env, wire::Exchange& exchange, std::function<void()> opening = {})
-      : exchange_(exchange), opening_(std::move(opening)), quiet_(env, exchange, [this] { ping(); }) {}
+  using LifeSign = std::function<void(std::string& events)>;
+  // `opening` is called once, before the head. `life_sign` writes what is sent in silence, if it writes something. All
+  // are borrowed.
+  EventStream(
+      base::Env& env, wire::Exchange& exchange, std::function<void()> opening = {},
+      LifeSign life_sign = [](std::string& events) { wire::append_sse_comment(events); })
+      : exchange_(exchange),
+        opening_(std::move(opening)),
+        life_sign_(std::move(life_sign)),
+        quiet_(env, exchange, [this] { ping(); }) {}
 
-  // From here on comments are sent, until stop() or end().
+  // From here on signs of life are sent, until stop() or end().
   void start() { quiet_.start(); }
   void stop() { quiet_.stop(); }
 
@@ -47,13 +54,14 @@ class EventStream {
 
  private:
   void ping() {
-    std::string comment;
-    wire::append_sse_comment(comment);
-    send(std::move(comment));
+    std::string events;
+    life_sign_(events);
+    if (!events.empty()) send(std::move(events));
   }
 
   wire::Exchange& exchange_;
   const std::function<void()> opening_;
+  const LifeSign life_sign_;
   wire::QuietTimer quiet_;
 };
 

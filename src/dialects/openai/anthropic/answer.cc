@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "dialects/openai/anthropic/anthropic.h"
+#include "dialects/openai/event_stream.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
-#include "wire/quiet_timer.h"
 #include "wire/sse.h"
 
 namespace weir::openai::anthropic {
@@ -35,14 +35,14 @@ class MessageAnswer final : public Answer {
  public:
   MessageAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
       : Answer(state, exchange, kind, std::move(request)) {
-    if (request_.stream) quiet_.start();
+    if (request_.stream) stream_.start();
   }
 
   void on_drain(Exchange&) override {
     for (Choice& choice : choices_) choice.call.repay();
   }
   void on_close(Exchange& exchange, bool complete) override {
-    quiet_.stop();
+    stream_.stop();
     Answer::on_close(exchange, complete);
   }
 
@@ -54,7 +54,7 @@ class MessageAnswer final : public Answer {
     }
     std::string events;
     append_new(choice, events);
-    send(std::move(events));
+    stream_.send(std::move(events));
   }
   void ended(Choice&) override {}
 
@@ -73,13 +73,12 @@ class MessageAnswer final : public Answer {
   }
 
   void failed(const base::Status& status) override {
-    quiet_.stop();
+    stream_.stop();
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
     std::string event;
     add(event, "error", anthropic_error_json(exchange_, base::http_status(status), status.text));
-    send(std::move(event));
-    exchange_.end();
+    stream_.end(std::move(event));
   }
 
   // An answer has a block of text at least.
@@ -170,22 +169,18 @@ class MessageAnswer final : public Answer {
     write_counts(data, choice);
     add(events, "message_delta", data += "}}");
     add(events, "message_stop", R"({"type":"message_stop"})");
-    send(std::move(events));
-    quiet_.stop();
-    exchange_.end();
+    stream_.end(std::move(events));
   }
 
-  void ping() {
+  void ping(std::string& events) {
     if (choices_.empty()) return;
-    std::string events;
     open(choices_.front(), events);
     add(events, "ping", R"({"type":"ping"})");
-    send(std::move(events));
   }
 
   void open(const Choice& choice, std::string& events) {
     if (exchange_.responding()) return;
-    exchange_.head(wire::stream_head());
+    stream_.open();
     std::string data = R"({"type":"message_start","message":)" + message_head();
     data += R"("content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"container":null,)";
     write_counts(data, choice);
@@ -234,16 +229,12 @@ class MessageAnswer final : public Answer {
   static void add(std::string& events, std::string_view name, std::string_view data) {
     wire::append_sse(events, data, name);
   }
-  void send(std::string events) {
-    quiet_.sent();
-    exchange_.body(base::Bytes::adopt(std::move(events)));
-  }
   std::string call_id() override { return "toolu_" + random_id(24); }
 
   Block block_ = Block::kNone;  // of a stream: which is open, and the number of it or the next
   size_t index_ = 0;
   bool answered_ = false;  // of a stream: a block that is no thoughts has begun
-  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+  EventStream stream_{state_.bus.env(), exchange_, {}, [this](std::string& events) { ping(events); }};
 };
 
 }  // namespace

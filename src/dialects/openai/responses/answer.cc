@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "dialects/openai/conversations/conversations.h"
+#include "dialects/openai/event_stream.h"
 #include "dialects/openai/responses/edits.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/output_item.h"
@@ -22,7 +23,6 @@
 #include "dialects/openai/responses/responses.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
-#include "wire/quiet_timer.h"
 #include "wire/service_guard.h"
 #include "wire/sse.h"
 
@@ -51,7 +51,7 @@ class ResponseAnswer final : public Answer {
       : Answer(state, exchange, kind, std::move(request)) {
     created_ = unix_seconds(state_);
     id_ = request_.response_id.empty() ? "resp_" + random_id(kIdDigits) : request_.response_id;
-    if (request_.stream) quiet_.start();
+    if (request_.stream) stream_.start();
   }
 
   ~ResponseAnswer() override { *open_exchange_ = false; }
@@ -60,7 +60,7 @@ class ResponseAnswer final : public Answer {
   }
   void on_close(Exchange& exchange, bool complete) override {
     *open_exchange_ = false;
-    quiet_.stop();
+    stream_.stop();
     Answer::on_close(exchange, complete);
   }
 
@@ -69,7 +69,7 @@ class ResponseAnswer final : public Answer {
     std::string events;
     if (request_.stream) open(events);
     take(choice.delta, events);
-    if (!events.empty()) send(std::move(events));
+    if (!events.empty()) stream_.send(std::move(events));
     if (!charge_bytes(charged_, held_ + logprobs_.size() + request_.echoed.size())) fail(wire::no_room_for_answer());
   }
   void ended(Choice&) override {}
@@ -86,7 +86,7 @@ class ResponseAnswer final : public Answer {
     const Progress how = choice.end.why == End::Why::kStop ? Progress::kDone : Progress::kCut;
     end_item(how, events);
     // Their numbers are taken: they go out also where the response fails for all that.
-    if (request_.stream && !events.empty()) send(std::move(events));
+    if (request_.stream && !events.empty()) stream_.send(std::move(events));
     if (!charge_written()) return failed(wire::no_room_for_answer());
     complete(how, 1);
   }
@@ -113,17 +113,13 @@ class ResponseAnswer final : public Answer {
     std::string events;
     add_event(events, how == Progress::kCut ? "response.incomplete" : "response.completed",
               ",\"response\":" + response);
-    send(std::move(events));
-    quiet_.stop();
-    exchange_.end();
+    stream_.end(std::move(events));
   }
 
-  void ping() {
+  void ping(std::string& events) {
     if (choices_.empty()) return;
-    std::string events;
     open(events);
     wire::append_sse_comment(events);
-    send(std::move(events));
   }
 
   // Where there is no room the response is not found later: it has been said by then that it is stored. The client
@@ -176,13 +172,12 @@ class ResponseAnswer final : public Answer {
 
   void failed(const base::Status& status) override { failed(refuse(status)); }
   void failed(const ApiError& error) {
-    quiet_.stop();
+    stream_.stop();
     if (!exchange_.responding()) return respond(exchange_, error);
     exchange_.record().set_outcome(error.status);
     std::string events;
     add_event(events, "response.failed", ",\"response\":" + response_json("failed", Progress::kCut, error.status.text));
-    send(std::move(events));
-    exchange_.end();
+    stream_.end(std::move(events));
   }
 
   // ---- Items
@@ -287,9 +282,7 @@ class ResponseAnswer final : public Answer {
 
   void open(std::string& events) {
     if (exchange_.responding()) return;
-    wire::Response response = wire::stream_head();
-    add_timing(exchange_, response.fields);
-    exchange_.head(std::move(response));
+    stream_.open();
     const std::string begun = ",\"response\":" + response_json("in_progress", Progress::kBegun, {});
     add_event(events, "response.created", begun);
     add_event(events, "response.in_progress", begun);
@@ -313,10 +306,6 @@ class ResponseAnswer final : public Answer {
     std::string data = part_place() + ",\"part\":";
     write_part(data, items_.back(), text);
     add_event(events, type, data);
-  }
-  void send(std::string events) {
-    quiet_.sent();
-    exchange_.body(base::Bytes::adopt(std::move(events)));
   }
 
   // The response with its items, of which the last has come so far; `error`: why it failed.
@@ -355,7 +344,7 @@ class ResponseAnswer final : public Answer {
   std::vector<Item> items_;
   std::string logprobs_;  // of tokens whose text has not come
   bool open_ = false;     // more may come to the last
-  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { ping(); }};
+  EventStream stream_{state_.bus.env(), exchange_, {}, [this](std::string& events) { ping(events); }};
   uint64_t held_ = 0, charged_ = 0;
   uint64_t sequence_ = 0;
   StreamCuts cuts_;
