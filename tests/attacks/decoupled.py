@@ -104,6 +104,25 @@ def served(target, model, request, wait, right):
         target.source = before
 
 
+def read_little(target, chance, most, piece, request):
+    """Peers that begin a request() each, of whom some read a piece of the answer now and then, and some leave. What to say of them."""
+    peers, begun, read = [], 0, 0
+    while not target.over():
+        peers = [peer for peer in peers if peer.still_open()]
+        for _ in range(min(50, most - len(peers))):
+            peers.append(begin(target, request()))
+            begun += 1
+        for peer in chance.sample(peers, len(peers) // 4):
+            read += len(peer.take(piece) or b'')
+        for peer in chance.sample(peers, len(peers) // 20):
+            leave(peer, chance.choice(('reset', 'end')))
+            peers.remove(peer)
+        time.sleep(0.05)
+    for peer in peers:
+        leave(peer, 'reset')
+    return f'{begun} begun, {read >> 10} KiB of them read, {len(peers)} at the end'
+
+
 def closing(request):
     return request.replace(b'\r\n', b'\r\nConnection: close\r\n', 1)
 
@@ -112,22 +131,10 @@ def closing(request):
 def iterative_unread(target):
     """Iterative sequences that never end, one for each slot and hundreds behind, read not at all, slowly, or left; each answer has 400 KB."""
     more_descriptors()
-    chance, peers, begun, read = random.Random(51), [], 0, 0
-    while not target.over():
-        peers = [peer for peer in peers if peer.still_open()]
-        for _ in range(min(50, target.size(400, 100) - len(peers))):
-            peers.append(begin(target, wants('steps', chance.choice((-1, -2, 1_000_000)))))
-            begun += 1
-        for peer in chance.sample(peers, len(peers) // 4):
-            read += len(peer.take(4096) or b'')
-        for peer in chance.sample(peers, len(peers) // 20):
-            leave(peer, chance.choice(('reset', 'end')))
-            peers.remove(peer)
-        time.sleep(0.05)
-    for peer in peers:
-        leave(peer, 'reset')
+    chance = random.Random(51)
+    said = read_little(target, chance, target.size(400, 100), 4096, lambda: wants('steps', chance.choice((-1, -2, 1_000_000))))
     served(target, 'steps', closing(wants('steps', 3)), 10, b'"data":[3]')
-    return f'{begun} begun, {read >> 10} KiB of them read, {len(peers)} at the end'
+    return said
 
 
 @attack(seconds=25, quick=6, repository=iterative, flags=PYTHON)
@@ -231,23 +238,12 @@ SOME = ('through', 'waits', 'nested', 'nested_twice', 'twice', 'through')
 def ensembles_unread(target):
     """Ensembles whose decoupled step never ends, never answers, or makes a million answers, nested, read slowly, not at all, or left."""
     more_descriptors()
-    chance, peers, begun, read = random.Random(53), [], 0, 0
-    while not target.over():
-        peers = [peer for peer in peers if peer.still_open()]
-        for _ in range(min(40, target.size(300, 80) - len(peers))):
-            peers.append(begin(target, wants(chance.choice(SOME), chance.choice((-1, 1_000_000)), shape=(1,))))
-            begun += 1
-        for peer in chance.sample(peers, len(peers) // 4):
-            read += len(peer.take(16384) or b'')
-        for peer in chance.sample(peers, len(peers) // 20):
-            leave(peer, chance.choice(('reset', 'end')))
-            peers.remove(peer)
-        time.sleep(0.05)
-    for peer in peers:
-        leave(peer, 'reset')
+    chance = random.Random(53)
+    said = read_little(target, chance, target.size(300, 80), 16384,
+                       lambda: wants(chance.choice(SOME), chance.choice((-1, 1_000_000)), shape=(1,)))
     for model in ('through', 'nested_twice', 'twice'):
         served(target, model, closing(wants(model, 2, shape=(1,))), 15, b'"outputs"')
-    return f'{begun} begun, {read >> 10} KiB of them read, {len(peers)} at the end'
+    return said
 
 
 def large_answers():
