@@ -83,6 +83,21 @@ inline base::Result<std::unique_ptr<DeviceTransformer>> on_ranks(
   return out;
 }
 
+// A sequence with a copy of another one's last block goes on as that one.
+inline void expect_fork(DeviceTransformer& engine, const std::vector<uint32_t>& ids) {
+  DeviceStepper stepper(engine);
+  Sequence s{{ids.begin(), ids.begin() + 40}, {}};
+  stepper.add(s, 39, Wanted::kNone);
+  stepper.run();
+  Sequence fork = s;
+  stepper.add(s, 1, Wanted::kLast);
+  const auto first = stepper.run();
+  engine.copy_block(fork.blocks.back(), 200, 39 % 16);
+  fork.blocks.back() = 200;
+  stepper.add(fork, 1, Wanted::kLast);
+  EXPECT_EQ(stepper.run(), first);
+}
+
 struct Talk {
   std::vector<std::vector<uint32_t>> tokens;
   std::vector<std::vector<float>> readouts;

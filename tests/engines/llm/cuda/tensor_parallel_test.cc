@@ -68,17 +68,7 @@ TEST_F(LlmTensorParallel, LogitsDoNotDependOnChunksOrCompany) {
 TEST_F(LlmTensorParallel, AForkGoesOnAsTheOriginal) {
   auto ids = expected("llama_bf16").ids();
   auto engine = on_ranks(folder("llama_bf16"), {&first_, &second_}).value();
-  DeviceStepper stepper(*engine);
-  Sequence s{{ids.begin(), ids.begin() + 40}, {}};
-  stepper.add(s, 39, Wanted::kNone);
-  stepper.run();
-  Sequence fork = s;
-  stepper.add(s, 1, Wanted::kLast);
-  auto first = stepper.run();
-  engine->copy_block(fork.blocks.back(), 200, 39 % 16);
-  fork.blocks.back() = 200;
-  stepper.add(fork, 1, Wanted::kLast);
-  EXPECT_EQ(stepper.run(), first);
+  expect_fork(*engine, ids);
 }
 
 TEST_F(LlmTensorParallel, PicturesAndSumsAreTheReferences) {
