@@ -32,27 +32,38 @@ TEST(Linger, WaitsForARequestThatComes) {
   wire::Limits limits;
   Linger linger(kBegin, For::kRequest), brief(kBegin, For::kMoment);
   for (auto t = 1s; t < wire::UnreadBody::kMost; t += 1s) {
-    linger.took(1, kBegin + t), brief.took(1, kBegin + t);
+    linger.took(limits.min_body_rate, kBegin + t), brief.took(limits.min_body_rate, kBegin + t);
     ASSERT_TRUE(linger.goes_on(kBegin + t + 900ms, limits)) << t.count();
   }
   EXPECT_FALSE(linger.goes_on(kBegin + wire::UnreadBody::kMost, limits));
   EXPECT_FALSE(brief.goes_on(kBegin + 3s, limits));
 }
 
+// A head that came a byte at a time, for one.
+TEST(Linger, DoesNotWaitForWhoIsSlowerThanARequestMayBe) {
+  wire::Limits limits;
+  Linger linger(kBegin, For::kRequest);
+  for (auto t = 1s; t <= Linger::kMoment; t += 1s) linger.took(limits.min_body_rate - 1, kBegin + t);
+  EXPECT_FALSE(linger.goes_on(kBegin + Linger::kMoment + 1ms, limits));
+  limits.min_body_rate = 0;
+  EXPECT_TRUE(linger.goes_on(kBegin + Linger::kMoment + 1ms, limits));
+}
+
 TEST(Linger, EndsWhereNothingComesAnyMoreOrTooMuch) {
   wire::Limits limits;
   Linger linger(kBegin, For::kRequest);
-  linger.took(1, kBegin + 1s);
+  linger.took(100 * limits.min_body_rate, kBegin + 1s);
   EXPECT_TRUE(linger.goes_on(kBegin + 5s, limits));
   EXPECT_FALSE(linger.goes_on(kBegin + 1s + wire::UnreadBody::kQuiet, limits));
   linger.took(wire::UnreadBody::most(limits), kBegin + 5s);
   EXPECT_FALSE(linger.goes_on(kBegin + 5s, limits));
 }
 
-// Sends a little at a time until that fails, or `most` is over. Returns how long it went on.
-base::Duration send_on(Peer& peer, base::Duration most) {
+// Sends some bytes each 50 ms until that fails, or `most` is over. Returns how long it went on.
+base::Duration send_on(Peer& peer, base::Duration most, size_t bytes = 1024) {
   const auto begin = base::steady_now();
-  while (base::steady_now() - begin < most && peer.send("more")) std::this_thread::sleep_for(50ms);
+  const std::string more(bytes, 'm');
+  while (base::steady_now() - begin < most && peer.send(more)) std::this_thread::sleep_for(50ms);
   return base::steady_now() - begin;
 }
 
@@ -72,6 +83,13 @@ TEST(Linger, AFloodIsNotWaitedFor) {
   Peer peer(rig.port());
   ASSERT_TRUE(peer.send("!flood\n"));
   EXPECT_LT(send_on(peer, 8s), 6s);
+}
+
+TEST(Linger, ASlowPeerIsNotWaitedFor) {
+  Running rig;
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!close\n"));
+  EXPECT_LT(send_on(peer, 8s, 1), 6s);
 }
 
 TEST(Linger, ADrainCutsShortWhatLingersAlready) {
