@@ -115,11 +115,12 @@ struct H2Connection : Connection {
   bool settings_taken = false;                                     // ours, by the peer
   bool goaway_sent = false, goaway_received = false;               // no further stream is taken; none is asked for
   bool terminated = false;                                         // the GOAWAY that was sent is the end
-  bool inside = false;    // in a call from the connection, which flushes when it is over
-  bool is_open = true;    // the socket is there
-  bool resting = false;   // nothing has come since the coders were put away
-  bool dead = false;      // the connection ends as soon as the output is written
-  bool rejected = false;  // the Intake has been told why
+  base::Time leaves_at = base::kNever;  // and sooner if it is idle: a client may hang in a stream that was reset
+  bool inside = false;                  // in a call from the connection, which flushes when it is over
+  bool is_open = true;                  // the socket is there
+  bool resting = false;                 // nothing has come since the coders were put away
+  bool dead = false;                    // the connection ends as soon as the output is written
+  bool rejected = false;                // the Intake has been told why
 
  private:
   int32_t asked_ = -1;  // the stream that was asked for last

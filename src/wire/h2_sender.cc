@@ -323,13 +323,16 @@ void H2Sender::drop_output() {
 
 // The answer is out, but the request has not ended. RFC 9113 §8.1 lets us say that the rest is not wanted, but some
 // clients then forget the answer too if they have not sent all of a body yet (curl 7.88), or look at it only then. So
-// it may come, within UnreadBody's bounds. A call of gRPC is over for its client only when the reset has come.
+// it may come, within UnreadBody's bounds. A call of gRPC is over for its client only when the reset has come. Java's
+// HttpClient (17) passes over a reset behind the end of an answer, and waits for its window: only the end of the
+// connection ends that.
 void H2Sender::check_unread(H2Exchange& x) {
   const bool unread = x.open_stream && x.out.finished && !x.in.ended && !x.asked_reset;
   if (!unread) return;
   // Its window has stayed closed if memory was short.
   if (!x.in.grpc && awaits_rest(x, connection_)) return connection_.discard_rest(x, 0);
   x.asked_reset = true;
+  if (!x.in.grpc) connection_.leaves_at = std::min(connection_.leaves_at, connection_.now + UnreadBody::kMost);
   streams_.reset(x, NGHTTP2_NO_ERROR);
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr int32_t kLastOfAll = 0x7fffffff;  // stream
 constexpr base::Duration kLastFlush = std::chrono::seconds(1);
-constexpr base::Duration kH2ShortIdle = std::chrono::seconds(2);  // where memory is short
+constexpr base::Duration kH2ShortIdle = std::chrono::seconds(2);  // where memory is short, or a client may hang
 
 }  // namespace
 
@@ -272,7 +272,7 @@ void H2Session::check_connection() {
     die();
     sender_.drop_output();  // nobody reads the GOAWAY either
   }
-  drain_if_overloaded();
+  drain_if_due();
   check_idle();
 }
 
@@ -289,7 +289,8 @@ void H2Session::check_idle() {
     connection_.resting = true;
   }
   base::Duration most = connection_.limits.idle;
-  if (connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH2ShortIdle);
+  const bool leaves = connection_.leaves_at != base::kNever;
+  if (leaves || connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH2ShortIdle);
   if (connection_.now - streams_.idle_since() < most) return;
   if (std::exchange(connection_.terminated, true)) return;
   connection_.send_goaway(connection_.last_taken, NGHTTP2_NO_ERROR);
@@ -305,14 +306,14 @@ void H2Session::fit_window() {
 }
 
 // Where memory is short a busy connection is told to go, as it is in a drain, and ends with its last answer. A young
-// one stays: its client would come again at once.
-void H2Session::drain_if_overloaded() {
-  if (connection_.dead || overload_drain_ == Drain::kRefuse) return;
-  if (!overload_drain_ && (!connection_.overloaded(base::Overload::kClose) ||
-                           connection_.now - opened_ < connection_.limits.grace || streams_.live().empty()))
-    return;
-  overload_drain_ = overload_drain_ ? Drain::kRefuse : Drain::kAnnounce;
-  drain(*overload_drain_);
+// one stays: its client would come again at once. So is one whose time has come.
+void H2Session::drain_if_due() {
+  if (connection_.dead || own_drain_ == Drain::kRefuse) return;
+  const bool old = connection_.now - opened_ >= connection_.limits.grace && !streams_.live().empty();
+  const bool goes = connection_.now >= connection_.leaves_at;
+  if (!own_drain_ && !goes && !(old && connection_.overloaded(base::Overload::kClose))) return;
+  own_drain_ = own_drain_ ? Drain::kRefuse : Drain::kAnnounce;
+  drain(*own_drain_);
 }
 
 std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {

@@ -62,7 +62,7 @@ class H2Session final : public Codec {
   void die();
   void check_connection();
   void check_idle();
-  void drain_if_overloaded();
+  void drain_if_due();
   void fit_window();
 
   H2Connection connection_;
@@ -80,7 +80,7 @@ class H2Session final : public Codec {
   uint32_t window_ = 0;                  // the connection's receive window, as the peer knows it
   uint8_t preface_ = 0;                  // bytes of it that have come
   bool eof_ = false;                     // the peer sends no more
-  std::optional<Drain> overload_drain_;  // the last step of drain_if_overloaded()
+  std::optional<Drain> own_drain_;  // the last step of drain_if_due()
   std::string stash_;                    // read, but beyond what one turn may start
   base::SteppedCharge stash_charge_;     // for its room
 };

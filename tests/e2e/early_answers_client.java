@@ -1,5 +1,7 @@
 // Java's own HttpClient, which looks at no answer before all of its body is sent. Sends bodies that nobody wants, over
-// HTTP/2 and HTTP/1.1, and prints the status of each answer. Arguments: a URL, and bytes of a body.
+// HTTP/2 and HTTP/1.1, and prints the status of each answer, or the kind of the error. Arguments: a URL, and bytes of a
+// body.
+import java.io.IOException;
 import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -32,8 +34,12 @@ class EarlyAnswersClient {
       HttpClient client = HttpClient.newBuilder().sslContext(tls).version(version).build();
       HttpRequest request = HttpRequest.newBuilder(URI.create(args[0])).timeout(Duration.ofSeconds(25))
           .POST(HttpRequest.BodyPublishers.ofByteArray(body)).build();
-      HttpResponse<String> answer = client.send(request, HttpResponse.BodyHandlers.ofString());
-      System.out.println(answer.version() + " " + answer.statusCode());
+      try {
+        HttpResponse<String> answer = client.send(request, HttpResponse.BodyHandlers.ofString());
+        System.out.println(answer.version() + " " + answer.statusCode());
+      } catch (IOException error) {
+        System.out.println(version + " " + error.getClass().getSimpleName());
+      }
     }
     System.exit(0);  // its clients have threads that stay
   }

@@ -74,12 +74,23 @@ class EarlyAnswers(harness.Case):
         for path, status in ('/nosuch', 404), ('/v2/models/identity/infer', 413), ('/v2', 405):
             self.assertEqual((status, 'ended'), Late(self.server.port).post(path, LARGE), path)
 
+    def ask_with_java(self, path, size):
+        command = ['java', str(SOURCE), f'https://127.0.0.1:{self.server.port}{path}', str(size)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        return done.stdout.decode().splitlines()
+
     @unittest.skipUnless(shutil.which('java'), 'needs java')
     def test_javas_client(self):
         for path, status in ('/nosuch', 404), ('/v2/models/identity/infer', 413):
-            command = ['java', str(SOURCE), f'https://127.0.0.1:{self.server.port}{path}', str(LARGE)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
-            self.assertEqual([f'HTTP_1_1 {status}', f'HTTP_2 {status}'], done.stdout.decode().splitlines())
+            self.assertEqual([f'HTTP_1_1 {status}', f'HTTP_2 {status}'], self.ask_with_java(path, LARGE))
+
+    @unittest.skipUnless(shutil.which('java'), 'needs java')
+    def test_javas_client_does_not_hang_in_a_body_that_is_far_too_long(self):
+        """It hears of an error, or has the answer, and does not wait until its own time is over."""
+        answers = self.ask_with_java('/v2/models/identity/infer', 8 * LARGE)
+        self.assertEqual(2, len(answers), answers)
+        for said in answers:
+            self.assertRegex(said, '^HTTP_(1_1|2) (413|IOException)$')
 
     def test_over_http1_however_slowly_it_comes(self):
         """The server has closed its end for longer than it waits for who is silent."""

@@ -204,6 +204,40 @@ TEST(H2, ABodyBehindItsAnswerIsResetAfterAWhileHoweverItComes) {
   EXPECT_EQ(c[id].reset, NGHTTP2_NO_ERROR);
 }
 
+// A client may wait in the stream that was reset: what it hears of its connection's end ends that.
+TEST(H2, AConnectionIsNotIdleForLongBehindABodyThatWasReset) {
+  Server s;
+  answer_404_at_once(s);
+  Client c;
+  c.request(with(kPost, {{"content-length", "1000000000"}}), text_of(100), true);
+  c.talk(s);
+  s.advance(1s);
+  c.talk(s);
+  EXPECT_FALSE(s.codec->finished());
+  s.advance(2s);
+  c.talk(s);
+  EXPECT_TRUE(s.codec->finished());
+}
+
+TEST(H2, ABusyConnectionIsToldToGoAWhileBehindABodyThatWasReset) {
+  Server s;
+  s.intake.on_begin = [](Exchange& x) {
+    if (x.request().content_length > 0) x.respond(404, "text/plain", Bytes::copy_of("no"));
+    return wire::Plan{wire::BodyPlan::kWhole, 1 << 20};
+  };
+  Client c;
+  c.request(with(kPost, {{"content-length", "1000000000"}}), text_of(100), true);
+  c.talk(s);
+  const int32_t open = c.request(kPost, "a", true);
+  for (int i = 0; i < 35; ++i) {
+    s.advance(1s);
+    c.more(open, text_of(2000));
+    c.talk(s);
+    ASSERT_FALSE(s.codec->finished()) << i;
+  }
+  EXPECT_FALSE(c.goaways.empty());
+}
+
 TEST(H2, ADrainWaitsOnlyAMomentForABodyBehindItsAnswer) {
   Server s;
   answer_404_at_once(s);
