@@ -14,7 +14,6 @@
 #include "base/units.h"
 #include "engines/process/decoupled_call.h"
 #include "engines/process/nested.h"
-#include "msg/credit.h"
 #include "msg/priority.h"
 
 namespace weir::process {
@@ -264,19 +263,19 @@ Status Decoupled::take_answer(const Message& message) {
     const auto found = shared_->open.find(answer.call);
     if (!found) return {};  // nobody waits for it any more
     DecoupledCall& inside = *found;
-    const uint64_t bytes = msg::bytes_of(answer.outputs);
-    if (Status full = shared_->answers->add(inside.tenant, bytes); !full.ok()) {
+    auto charge = shared_->answers->add(inside.tenant, answer.outputs);
+    if (!charge) {
       answer.kind = AnswerKind::kError, answer.refused = true;
-      answer.error = std::move(full), answer.outputs = {};
+      answer.error = std::move(charge).error(), answer.outputs = {};
     }
     const bool is_end = answer.kind == AnswerKind::kEnd || answer.kind == AnswerKind::kError;
     if (!is_end && inside.answers.size() + inside.taken >= kWindow)  // an end needs no room
       return failure(Code::kInternal, "the process of model '" + spec().name + "' sent more answers than it may");
     answer.outputs.final = answer.kind == AnswerKind::kTensorsAndEnd;
     if (answer.kind == AnswerKind::kOneError)
-      inside.answers.push_back({{msg::Failed{std::move(answer.error)}}, 0, cost_of(message)});
+      inside.answers.push_back({{msg::Failed{std::move(answer.error)}}, {}, cost_of(message)});
     else if (!is_end)
-      inside.answers.push_back({{std::move(answer.outputs)}, bytes, cost_of(message)});
+      inside.answers.push_back({{std::move(answer.outputs)}, *std::move(charge), cost_of(message)});
     else
       inside.error = std::move(answer.error);
     if (is_end || answer.kind == AnswerKind::kTensorsAndEnd) inside.ended = true, shared_->open.remove(answer.call);

@@ -22,7 +22,7 @@ class Series final : public sched::AnswerSeries {
   base::Result<msg::Event> next() override;
   void note_room() override {
     std::lock_guard lock(calls_->mutex);
-    count_taken(0);
+    call_->with_the_peer = nullptr;
   }
   bool begun() const override {
     std::lock_guard lock(calls_->mutex);
@@ -30,11 +30,6 @@ class Series final : public sched::AnswerSeries {
   }
 
  private:
-  // Under the mutex: so much is with the peer now, and nothing of before.
-  void count_taken(uint64_t bytes) {
-    calls_->answers->remove(call_->tenant, std::exchange(call_->with_the_peer, bytes));
-  }
-
   const std::shared_ptr<DecoupledCalls> calls_;
   const std::shared_ptr<DecoupledCall> call_;
 };
@@ -42,8 +37,7 @@ class Series final : public sched::AnswerSeries {
 Series::~Series() {
   std::lock_guard lock(calls_->mutex);
   call_->abandoned = true;
-  count_taken(0);
-  for (const auto& answer : call_->answers) calls_->answers->remove(call_->tenant, answer.bytes);
+  call_->with_the_peer = nullptr;
   call_->answers.clear();
   std::erase(calls_->waiting, call_);  // its tensors go with it
   if (calls_->open.remove(call_->number) && calls_->host)
@@ -55,7 +49,7 @@ base::Result<msg::Event> Series::next() {
   if (call_->answers.empty()) return call_->error;
   auto answer = std::move(call_->answers.front());
   call_->answers.pop_front();
-  count_taken(answer.bytes);
+  call_->with_the_peer = std::move(answer.charge);
   ++call_->taken, call_->owed += answer.cost;
   if (call_->owed >= kCreditStep && !call_->ended && calls_->host) {
     (void)calls_->host->child().send({.type = Type::kCredit, .number = call_->number, .size = call_->owed});

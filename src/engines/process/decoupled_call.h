@@ -22,18 +22,18 @@ namespace weir::process {
 struct DecoupledCall {
   struct Answer {
     msg::Event event;
-    uint64_t bytes = 0;
+    WaitingAnswers::Charge charge{};
     uint32_t cost = 1;  // of the child's credit
   };
   uint64_t number = 0;
   msg::Call call;  // what the child is told of it
   uint64_t tenant = 0;
   std::deque<Answer> answers;
-  base::Status error;          // behind them, the last one
-  uint32_t level = 1;          // of priority
-  uint32_t taken = 0;          // answers since the child was last given credit
-  uint32_t owed = 0;           // and the credit for them
-  uint64_t with_the_peer = 0;  // bytes of answers that have been taken, and that the peer has not
+  base::Status error;                      // behind them, the last one
+  uint32_t level = 1;                      // of priority
+  uint32_t taken = 0;                      // answers since the child was last given credit
+  uint32_t owed = 0;                       // and the credit for them
+  WaitingAnswers::Charge with_the_peer{};  // of the last answer that was taken, until the peer has room
   bool begun = false, ended = false, abandoned = false;
 };
 

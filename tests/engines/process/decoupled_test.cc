@@ -68,20 +68,37 @@ struct DecoupledProcessTest : ProcessTest {
   uint64_t looks = 0;
 };
 
+msg::Outputs answer_of(size_t bytes) {
+  msg::Outputs out;
+  for (size_t half : {bytes / 2, bytes - bytes / 2}) {
+    auto& tensor = out.tensors.emplace_back();
+    tensor.data = base::Bytes::copy_of(std::string(half, 'x'));
+  }
+  return out;
+}
+
 TEST(WaitingAnswersTest, OnceMemoryIsScarceAClientHasAShareOfIt) {
   base::MemoryLedger memory(1000);
-  WaitingAnswers answers({&memory, {}});
-  EXPECT_TRUE(answers.add(1, 400).ok()) << "less than half is in use";
+  auto answers = std::make_shared<WaitingAnswers>(AnswerLimit{&memory, {}});
+  std::vector<msg::Outputs> held;
+  auto add = [&](uint64_t tenant, size_t bytes) {
+    held.push_back(answer_of(bytes));
+    auto charge = answers->add(tenant, held.back());
+    return charge ? Code::kOk : charge.error().code;
+  };
+  EXPECT_EQ(Code::kOk, add(1, 200));
+  EXPECT_EQ(Code::kOk, add(1, 200)) << "less than half is in use";
   memory.add(base::MemoryKind::kSlabs, 600);
-  EXPECT_EQ(Code::kResourceExhausted, answers.add(1, 1).code);
-  EXPECT_TRUE(answers.add(2, 250).ok()) << "another client's share";
-  EXPECT_EQ(Code::kResourceExhausted, answers.add(2, 1).code);
-  EXPECT_TRUE(answers.add(msg::kManyClients | 1, 900).ok());
-  EXPECT_TRUE(answers.add(3, 0).ok());
-  answers.remove(1, 200);
-  EXPECT_TRUE(answers.add(1, 50).ok());
-  answers.remove(1, 250), answers.remove(2, 250), answers.remove(msg::kManyClients | 1, 900), answers.remove(3, 0);
-  EXPECT_EQ(0u, answers.tenants());
+  EXPECT_EQ(Code::kResourceExhausted, add(1, 1));
+  EXPECT_EQ(Code::kOk, add(2, 250)) << "another client's share";
+  EXPECT_EQ(Code::kResourceExhausted, add(2, 1));
+  EXPECT_EQ(Code::kOk, add(msg::kManyClients | 1, 900));
+  EXPECT_EQ(Code::kOk, add(3, 0));
+  held.erase(held.begin());
+  EXPECT_EQ(Code::kOk, add(1, 50));
+  EXPECT_EQ(Code::kResourceExhausted, add(1, 1));
+  held.clear();
+  EXPECT_EQ(0u, answers->tenants());
 }
 
 TEST_F(DecoupledProcessTest, AnswersComeOneByOneAndWithinTheWindow) {
@@ -100,11 +117,12 @@ TEST_F(DecoupledProcessTest, AnswersComeOneByOneAndWithinTheWindow) {
 TEST(WaitingAnswersTest, TheShareIsASetting) {
   base::MemoryLedger memory(1000);
   memory.add(base::MemoryKind::kSlabs, 600);
-  WaitingAnswers answers({&memory, {.percent = 10}});
-  EXPECT_TRUE(answers.add(1, 100).ok());
-  EXPECT_NE(std::string::npos, answers.add(1, 1).text.find("limits.client_share"));
-  WaitingAnswers unlimited({&memory, {.percent = 100}});
-  EXPECT_TRUE(unlimited.add(1, 10'000).ok());
+  auto answers = std::make_shared<WaitingAnswers>(AnswerLimit{&memory, {.percent = 10}});
+  auto first = answer_of(100), more = answer_of(1), large = answer_of(10'000);
+  EXPECT_TRUE(answers->add(1, first));
+  EXPECT_NE(std::string::npos, answers->add(1, more).error().text.find("limits.client_share"));
+  auto unlimited = std::make_shared<WaitingAnswers>(AnswerLimit{&memory, {.percent = 100}});
+  EXPECT_TRUE(unlimited->add(1, large));
 }
 
 TEST_F(DecoupledProcessTest, AnswersWaitUntilThePeerHasTakenThem) {
@@ -116,17 +134,22 @@ TEST_F(DecoupledProcessTest, AnswersWaitUntilThePeerHasTakenThem) {
   call->tenant = 1;
   auto series = make_series(calls, call);
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(all->add(1, 125).ok());
-    call->answers.push_back({{msg::Outputs{}}, 125});
+    auto outputs = answer_of(125);
+    auto charge = all->add(1, outputs);
+    ASSERT_TRUE(charge);
+    call->answers.push_back({{std::move(outputs)}, *charge});
   }
+  auto small = answer_of(1);
   ASSERT_TRUE(series->next());
-  EXPECT_FALSE(all->add(1, 1).ok()) << "it is on its way";
+  EXPECT_FALSE(all->add(1, small)) << "it is on its way";
   series->note_room();
-  EXPECT_TRUE(all->add(1, 100).ok());
-  all->remove(1, 100);
-  ASSERT_TRUE(series->next());
-  EXPECT_EQ(1u, all->tenants());
+  EXPECT_TRUE(all->add(1, small));
+  small = {};
+  auto last = series->next();
+  ASSERT_TRUE(last);
   series.reset();
+  EXPECT_EQ(1u, all->tenants()) << "the call is over, and its last answer is unread";
+  *last = msg::Event();
   EXPECT_EQ(0u, all->tenants());
 }
 
