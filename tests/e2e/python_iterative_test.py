@@ -80,8 +80,10 @@ class TritonPythonModel:
         inside = __main__.worker.inside | __main__.worker.cancelled
         answer = pb_utils.InferenceResponse([pb_utils.Tensor('LEFT', np.full((1, size), step, np.int32)),
                                              pb_utils.Tensor('TOGETHER', np.array([[len(inside)]], np.int32))])
-        for _ in range(20 if n == -2 else 1):
+        for _ in range({-2: 20, -3: 300}.get(n, 1)):
             request.get_response_sender().send(answer, flags=final)
+        if n == -3:
+            pb_utils.Logger.log_info('all sent')
 '''
 MISCHIEF_IN_A_LOOP = MISCHIEF.replace('    def execute(self, requests):\n', '''    async def execute(self, requests):
         await asyncio.sleep(0.01)
@@ -253,6 +255,16 @@ class Iterative(harness.Case):
                 self.assertEqual([1, 2, 3], [step for step, _ in self.stream(model, 3)], (model, n))
                 self.assertLess(time.monotonic() - begin, 5, (model, n))
                 self.leave(slow)
+
+    def test_a_model_is_not_far_ahead_of_a_client_that_does_not_read(self):
+        """An execute() that sends 120 MB waits for its client, though all others wait, too."""
+        for before, model in enumerate(('mischief', 'loop_mischief')):
+            slow = self.begin(model, -3)
+            time.sleep(2)
+            self.assertEqual(before, self.server.output().count('all sent'), model)
+            self.leave(slow)
+            self.assertEqual([1, 2, 3], [step for step, _ in self.stream(model, 3)], model)
+            self.assertEqual(before + 1, len(self.server.logged('all sent', count=before + 1)), model)
 
     def test_a_client_that_does_not_read_gives_its_slot_back(self):
         slow = self.begin('patient', -1)  # it has the only one

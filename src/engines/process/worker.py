@@ -321,6 +321,13 @@ class Tensor:
     def __dlpack_device__(self):
         return ON_CPU, 0
 
+    def _about_bytes(self):
+        if self._array is None:
+            return self._size
+        if self._number == BYTES:
+            return sum(4 + len(one) if isinstance(one, (bytes, str)) else 64 for one in self._array.flat)
+        return self._array.nbytes
+
     def _bytes(self):
         """What is copied to the server: something with the buffer protocol."""
         if self._array is None:
@@ -743,7 +750,7 @@ METRIC_FAMILY, METRIC, METRIC_VALUE, METRIC_INCREMENT, METRIC_SET, METRIC_OBSERV
 LONGEST_PART = 32 << 10
 PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
 WINDOW, LARGE_PART = 16, 64 << 10
-MOST_LATER = 1024
+MOST_LATER = 1024  # credit's worth of answers that wait for it, where whoever sends them should not
 UNIT = '\x1f'
 ITERATIVE = UNIT + 'iterative_sequence'  # a parameter that configurations cannot have: the server's word (protocol.h)
 SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
@@ -837,6 +844,12 @@ def remember(known, key, value):
     known[key] = value
 
 
+def cost_of(response):
+    """About what an answer will cost of the credit."""
+    tensors = response._tensors if response else ()
+    return 1 + sum(t._about_bytes() for t in tensors) // LARGE_PART
+
+
 def references(array):
     return sys.getrefcount(array)
 
@@ -922,7 +935,7 @@ class Sender:
     def __init__(self, number, outputs):
         self.number, self.outputs = number, outputs
         self.credit, self.over, self.responses = WINDOW, False, []
-        self.later = collections.deque()  # answers of a coroutine's for which there was no room
+        self.later, self.later_cost = collections.deque(), 0  # answers for which there was no room, and what they will cost
 
     def send(self, response=None, flags=0):
         if response is None and not flags:
@@ -1168,9 +1181,10 @@ class Worker:
         kind = END if response is None else TENSORS_AND_END if sender.over else TENSORS
         with self.changed:
             if self.never_waits(threading.get_ident()):
-                sender.later.append((kind, response))
+                cost = cost_of(response)
+                sender.later.append((kind, response, cost))
+                sender.later_cost += cost
                 self.owing[sender.number] = sender
-                self.changed.wait_for(lambda: len(sender.later) <= MOST_LATER or self.has_room(sender))
             else:
                 self.changed.wait_for(lambda: not sender.later and self.has_room(sender, kind))
                 sender.credit -= kind != END
@@ -1178,6 +1192,14 @@ class Worker:
             self.send_later(sender)
         else:
             self.write_answer(sender, kind, response)
+        while sender.later_cost > MOST_LATER:  # it waits all the same; process_timeout is not for that
+            if self.working:
+                self.send(WORKS, number=0)
+            with self.changed:
+                self.changed.wait_for(lambda: self.has_room(sender))
+            if self.working:
+                self.send(WORKS, number=1)
+            self.send_later(sender)
 
     def never_waits(self, thread):
         """Where all coroutines would wait, or all sequences, for a client that does not read."""
@@ -1190,7 +1212,8 @@ class Worker:
         """What there is room for now. On the loop's thread; where there is no loop, on that of iterative executions."""
         while sender.later and self.has_room(sender):
             with self.changed:
-                kind, response = sender.later.popleft()
+                kind, response, cost = sender.later.popleft()
+                sender.later_cost -= cost
                 sender.credit -= kind != END
                 self.changed.notify_all()
             self.write_answer(sender, kind, response)
@@ -1208,6 +1231,7 @@ class Worker:
         if kind != TENSORS:
             with self.changed:
                 sender.later.clear()
+                sender.later_cost = 0
                 self.senders.pop(sender.number, None)
                 self.inside.discard(sender.number)
                 self.cancelled.discard(sender.number)
