@@ -28,7 +28,7 @@ Loops& all_loops() {
 
 }  // namespace
 
-LoopSleep::LoopSleep(int ready) {
+LoopSleep::LoopSleep(int ready, int also) {
   Loops& loops = all_loops();
   std::lock_guard lock(loops.mutex);
   auto free = std::find_if(loops.slots.begin(), loops.slots.end(), [](const Slot& slot) { return !slot.taken; });
@@ -39,6 +39,7 @@ LoopSleep::LoopSleep(int ready) {
   slot_ = &*free;
   slot_->taken = true;
   slot_->ready.store(ready, std::memory_order_relaxed);
+  slot_->also.store(also, std::memory_order_relaxed);
   const auto used = size_t(free - loops.slots.begin()) + 1;
   if (loops.used.load(std::memory_order_relaxed) < used) loops.used.store(used, std::memory_order_release);
 }
@@ -51,8 +52,9 @@ LoopSleep::~LoopSleep() {
 }
 
 // A call before the stores is not lost: its work was there before it, and the loop looks for work before it sleeps.
-void LoopSleep::begin() {
+void LoopSleep::begin(Time until) {
   slot_->called.store(false, std::memory_order_relaxed);
+  slot_->until.store(until, std::memory_order_relaxed);
   slot_->asleep.store(true, std::memory_order_relaxed);
   slot_->core.store(::sched_getcpu(), std::memory_order_relaxed);
 }
@@ -67,13 +69,16 @@ bool loop_waits() {
   const size_t used = loops.used.load(std::memory_order_acquire);
   const int here = ::sched_getcpu();
   if (here < 0) return false;  // not told, and not kNowhere
-  std::array<pollfd, kMostHere> asked;
+  std::array<pollfd, 2 * kMostHere> asked;
   size_t n = 0;
   for (size_t i = 0; i < used; ++i) {
     LoopSleep::Slot& slot = loops.slots[i];
     if (slot.core.load(std::memory_order_relaxed) != here) continue;
     if (!slot.asleep.load(std::memory_order_relaxed) || slot.called.load(std::memory_order_relaxed)) return true;
-    if (n < asked.size()) asked[n++] = {slot.ready.load(std::memory_order_relaxed), POLLIN, 0};
+    const auto until = slot.until.load(std::memory_order_relaxed);
+    if (until != LoopSleep::Time::max() && until <= std::chrono::steady_clock::now()) return true;
+    for (const auto* fd : {&slot.ready, &slot.also})  // poll(2) passes over -1
+      if (n < asked.size()) asked[n++] = {fd->load(std::memory_order_relaxed), POLLIN, 0};
   }
   if (n == 0 || ::poll(asked.data(), n, 0) <= 0) return false;
   return std::any_of(asked.begin(), asked.begin() + n, [](const pollfd& one) { return one.revents & POLLIN; });

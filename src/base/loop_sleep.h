@@ -17,23 +17,26 @@ namespace weir::base {
 // The sleep of one loop's thread, as other threads see it. Made and destroyed on any thread.
 class LoopSleep {
  public:
-  // `ready`: poll(2) says that it is readable as soon as there is work of most kinds for the loop. It outlives this.
-  // For work of which neither it nor call() tells, nobody yields.
-  explicit LoopSleep(int ready);
+  using Time = std::chrono::steady_clock::time_point;
+
+  // `ready`, `also`: poll(2) says that one is readable as soon as there is work of most kinds for the loop. They
+  // outlive this; -1: there is none. For work of which neither they nor call() tell, nor the time, nobody yields.
+  explicit LoopSleep(int ready, int also = -1);
   ~LoopSleep();
   LoopSleep(const LoopSleep&) = delete;
 
-  // By the loop's thread: it is going to sleep; it runs; it does not run any more.
-  void begin();
+  // By the loop's thread: it is going to sleep, `until` then at most; it runs; it does not run any more.
+  void begin(Time until = Time::max());
   void end();
   void leave() { slot_->core.store(kNowhere, std::memory_order_relaxed); }
-  // Any thread: there is work that `ready` does not tell of.
+  // Any thread: there is work that the descriptors do not tell of.
   void call() { slot_->called.store(true, std::memory_order_relaxed); }
 
   static constexpr int kNowhere = -1;
   struct alignas(64) Slot {
     std::atomic<int> core{kNowhere};  // that it had last
-    std::atomic<int> ready{-1};
+    std::atomic<int> ready{-1}, also{-1};
+    std::atomic<Time> until{Time::max()};
     std::atomic<bool> asleep{false}, called{false};
     bool taken = false;
   };

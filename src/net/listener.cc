@@ -1,6 +1,7 @@
 #include "net/listener.h"
 
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -31,7 +32,10 @@ Listener::Listener(Shard::Parts& shard, Fd fd, Transport transport, Deliver deli
       deliver_(std::move(deliver)),
       starved_(starved),
       memory_(memory),
-      spare_(open_spare()) {}
+      spare_(open_spare()) {
+  epoll_event event{EPOLLIN, {.fd = fd_.native_handle()}};  // it waits by itself: this is for threads that compute
+  (void)::epoll_ctl(shard_.listeners.get(), EPOLL_CTL_ADD, fd_.native_handle(), &event);
+}
 
 void Listener::begin() {
   fd_.async_wait(asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {

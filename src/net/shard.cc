@@ -49,6 +49,7 @@ uint64_t Random::next() {
 }
 
 Shard::Parts::Parts(base::ShardId shard, Pin pin_it) : id(shard), pin(pin_it) {}
+
 Shard::Parts::~Parts() = default;
 
 base::Time Shard::Parts::now() const {
@@ -207,7 +208,7 @@ size_t Shard::Parts::run_first() {
       if (size_t n = io.poll_one()) return n;
     } while (std::chrono::steady_clock::now() < until && !stopping.load(std::memory_order_relaxed));
   }
-  sleep.begin();
+  sleep.begin(alarm_at);
   return io.run_one();
 }
 

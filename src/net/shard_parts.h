@@ -15,6 +15,7 @@
 
 #include "base/loop_sleep.h"
 #include "net/client_load.h"
+#include "net/fd.h"
 #include "net/readiness.h"
 #include "net/retired.h"
 #include "net/shard.h"
@@ -99,7 +100,8 @@ struct Shard::Parts final : base::Env {
   base::MemoryLedger* memory = nullptr;  // for TLS of connections that are ours; null: nobody counts
   asio::io_context io{1};
   Readiness sockets{io};
-  base::LoopSleep sleep{sockets.descriptor()};
+  Fd listeners{::epoll_create1(EPOLL_CLOEXEC)};  // a set of their sockets, for `sleep` alone
+  base::LoopSleep sleep{sockets.descriptor(), listeners.get()};
   asio::executor_work_guard<Executor> keep_running{io.get_executor()};
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> alarm{
       io};

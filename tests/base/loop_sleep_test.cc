@@ -86,6 +86,24 @@ TEST_F(LoopSleepTest, WorkOfWhichTheDescriptorDoesNotTellIsToldByACall) {
   EXPECT_FALSE(loop_waits()) << "it has slept again since";
 }
 
+TEST_F(LoopSleepTest, EitherDescriptorTellsOfWork) {
+  sleep_ = std::make_unique<LoopSleep>(-1, pipe_[0]);
+  sleep_->begin();
+  EXPECT_FALSE(loop_waits());
+  bring_work();
+  EXPECT_TRUE(loop_waits());
+}
+
+TEST_F(LoopSleepTest, OneWhoseTimeHasComeWaits) {
+  const auto now = std::chrono::steady_clock::now();
+  sleep_->begin(now + std::chrono::hours(1));
+  EXPECT_FALSE(loop_waits());
+  sleep_->begin(now);
+  EXPECT_TRUE(loop_waits());
+  sleep_->begin();
+  EXPECT_FALSE(loop_waits());
+}
+
 TEST_F(LoopSleepTest, OneOfAnotherCoreDoesNotWaitForThisOne) {
   const int other = other_core();
   if (other < 0) GTEST_SKIP() << "there is one core";
