@@ -99,6 +99,8 @@ struct Batch {
   enum class Jobs : uint8_t { kRun, kWait } jobs = Jobs::kRun;
 };
 
+enum class ListOrder : uint8_t { kNewestFirst, kOldestFirst };
+
 inline constexpr uint64_t kBatchBytes = 512;  // that a batch counts for its owner beside its document and its jobs
 
 class Batches {
@@ -108,9 +110,9 @@ class Batches {
   virtual base::Result<bool> change(const Batch& batch) = 0;
   // Nothing: there is none, or it is not the owner's.
   virtual base::Result<std::optional<Batch>> find(std::string_view owner, std::string_view id) = 0;
-  // The newest first, from behind `after` on.
-  virtual base::Result<std::vector<Batch>> list(std::string_view owner, std::string_view kind, std::string_view after,
-                                                size_t most) = 0;
+  // From behind the batch `after` on.
+  virtual base::Result<std::vector<Batch>> list(std::string_view owner, std::string_view kind, ListOrder order,
+                                                std::string_view after, size_t most) = 0;
   // All owners' in one of those states; the oldest first.
   virtual base::Result<std::vector<Batch>> in_states(std::string_view kind, std::span<const std::string_view> states,
                                                      size_t most) = 0;
@@ -130,13 +132,11 @@ class Batches {
 
 struct File {
   std::string id, owner;
-  std::string name;  // as its client calls it; never a name on this machine
-  std::string purpose;
+  std::string name;     // as its client calls it; never a name on this machine
+  std::string purpose;  // the dialect's word; empty: of its own, and no list has it
   uint64_t bytes = 0;
   base::WallTime created{}, expires{};
 };
-
-enum class FileOrder : uint8_t { kNewestFirst, kOldestFirst };
 
 class Files {
  public:
@@ -148,8 +148,8 @@ class Files {
   // ABORTED, in a cluster: not all of its bytes are there; another node has freed them meanwhile.
   virtual base::Status add(const File& file) = 0;
   virtual base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) = 0;
-  // An empty `purpose` is any. From behind the file `after` on.
-  virtual base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, FileOrder order,
+  // An empty `purpose` is any that is not empty. From behind the file `after` on.
+  virtual base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, ListOrder order,
                                                std::string_view after, size_t most) = 0;
   // Part by part, as they were appended; empty behind the last one.
   virtual base::Result<std::string> read(std::string_view id, uint64_t part) = 0;

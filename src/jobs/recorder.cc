@@ -134,8 +134,8 @@ Result<std::optional<Batch>> Recorder::RecordedBatches::find(std::string_view ow
   return to.inner_.batches.find(owner, id);
 }
 Result<std::vector<Batch>> Recorder::RecordedBatches::list(std::string_view owner, std::string_view kind,
-                                                           std::string_view after, size_t most) {
-  return to.inner_.batches.list(owner, kind, after, most);
+                                                           ListOrder order, std::string_view after, size_t most) {
+  return to.inner_.batches.list(owner, kind, order, after, most);
 }
 Result<std::vector<Batch>> Recorder::RecordedBatches::in_states(std::string_view kind,
                                                                 std::span<const std::string_view> states, size_t most) {
@@ -180,7 +180,7 @@ Result<std::optional<File>> Recorder::RecordedFiles::find(std::string_view owner
   return to.inner_.files.find(owner, id);
 }
 Result<std::vector<File>> Recorder::RecordedFiles::list(std::string_view owner, std::string_view purpose,
-                                                        FileOrder order, std::string_view after, size_t most) {
+                                                        ListOrder order, std::string_view after, size_t most) {
   return to.inner_.files.list(owner, purpose, order, after, most);
 }
 Result<std::string> Recorder::RecordedFiles::read(std::string_view id, uint64_t part) {

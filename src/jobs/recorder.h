@@ -41,8 +41,8 @@ class Recorder final : public Storage {
     base::Status add(const Batch& batch) override;
     base::Result<bool> change(const Batch& batch) override;
     base::Result<std::optional<Batch>> find(std::string_view owner, std::string_view id) override;
-    base::Result<std::vector<Batch>> list(std::string_view owner, std::string_view kind, std::string_view after,
-                                          size_t most) override;
+    base::Result<std::vector<Batch>> list(std::string_view owner, std::string_view kind, ListOrder order,
+                                          std::string_view after, size_t most) override;
     base::Result<std::vector<Batch>> in_states(std::string_view kind, std::span<const std::string_view> states,
                                                size_t most) override;
     base::Result<std::vector<Batch>> idle(std::string_view kind, std::span<const std::string_view> states,
@@ -58,7 +58,7 @@ class Recorder final : public Storage {
     base::Status append(std::string_view id, uint64_t part, std::string_view bytes, std::string_view owner) override;
     base::Status add(const File& file) override;
     base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) override;
-    base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, FileOrder order,
+    base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, ListOrder order,
                                          std::string_view after, size_t most) override;
     base::Result<std::string> read(std::string_view id, uint64_t part) override;
     base::Status remove(std::string_view id) override;

@@ -88,17 +88,17 @@ base::Result<std::optional<File>> SqliteFiles::find(std::string_view owner, std:
                   file_of, id, owner);
 }
 
-base::Result<std::vector<File>> SqliteFiles::list(std::string_view owner, std::string_view purpose, FileOrder order,
+base::Result<std::vector<File>> SqliteFiles::list(std::string_view owner, std::string_view purpose, ListOrder order,
                                                   std::string_view after, size_t most) {
   constexpr const char* kNewestFirst =
-      "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE owner = ?1 AND (?2 = '' OR purpose = "
-      "?2)"
+      "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE owner = ?1"
+      " AND purpose <> '' AND (?2 = '' OR purpose = ?2)"
       " AND (?3 = '' OR rowid < (SELECT rowid FROM files WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4";
   constexpr const char* kOldestFirst =
-      "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE owner = ?1 AND (?2 = '' OR purpose = "
-      "?2)"
+      "SELECT id, owner, name, purpose, bytes, created, expires FROM files WHERE owner = ?1"
+      " AND purpose <> '' AND (?2 = '' OR purpose = ?2)"
       " AND (?3 = '' OR rowid > (SELECT rowid FROM files WHERE id = ?3 AND owner = ?1)) ORDER BY rowid LIMIT ?4";
-  return sql_.all(order == FileOrder::kNewestFirst ? kNewestFirst : kOldestFirst, file_of, owner, purpose, after,
+  return sql_.all(order == ListOrder::kNewestFirst ? kNewestFirst : kOldestFirst, file_of, owner, purpose, after,
                   uint64_t(most));
 }
 
@@ -183,13 +183,18 @@ base::Result<std::optional<Batch>> SqliteBatches::find(std::string_view owner, s
       batch_of, id, owner);
 }
 
-base::Result<std::vector<Batch>> SqliteBatches::list(std::string_view owner, std::string_view kind,
+base::Result<std::vector<Batch>> SqliteBatches::list(std::string_view owner, std::string_view kind, ListOrder order,
                                                      std::string_view after, size_t most) {
-  return sql_.all(
+  constexpr const char* kNewestFirst =
       "SELECT id, kind, owner, caller, host, state, document, created, expires, held FROM batches"
       " WHERE owner = ?1 AND kind = ?2"
-      " AND (?3 = '' OR rowid < (SELECT rowid FROM batches WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4",
-      batch_of, owner, kind, after, uint64_t(most));
+      " AND (?3 = '' OR rowid < (SELECT rowid FROM batches WHERE id = ?3 AND owner = ?1)) ORDER BY rowid DESC LIMIT ?4";
+  constexpr const char* kOldestFirst =
+      "SELECT id, kind, owner, caller, host, state, document, created, expires, held FROM batches"
+      " WHERE owner = ?1 AND kind = ?2"
+      " AND (?3 = '' OR rowid > (SELECT rowid FROM batches WHERE id = ?3 AND owner = ?1)) ORDER BY rowid LIMIT ?4";
+  return sql_.all(order == ListOrder::kNewestFirst ? kNewestFirst : kOldestFirst, batch_of, owner, kind, after,
+                  uint64_t(most));
 }
 
 base::Result<std::vector<Batch>> SqliteBatches::in_states(std::string_view kind,

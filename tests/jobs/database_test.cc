@@ -256,12 +256,12 @@ TEST(Files, ListsGoOnBehindAnId) {
   for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(s.files.add({id, "o", "", "batch", 1, kNow, kNow}).ok());
   auto ids = [&](std::string_view owner, std::string_view purpose, std::string_view after) {
     std::string out;
-    for (const File& file : s.files.list(owner, purpose, FileOrder::kNewestFirst, after, 9).value()) out += file.id;
+    for (const File& file : s.files.list(owner, purpose, ListOrder::kNewestFirst, after, 9).value()) out += file.id;
     return out;
   };
   const auto oldest_first = [&](std::string_view after, size_t most) {
     std::string out;
-    for (const File& file : s.files.list("o", "batch", FileOrder::kOldestFirst, after, most).value()) out += file.id;
+    for (const File& file : s.files.list("o", "batch", ListOrder::kOldestFirst, after, most).value()) out += file.id;
     return out;
   };
   EXPECT_EQ("abc", oldest_first("", 9));
@@ -272,6 +272,9 @@ TEST(Files, ListsGoOnBehindAnId) {
   EXPECT_EQ("", ids("o", "other", ""));
   EXPECT_EQ("", ids("p", "", ""));
   EXPECT_EQ("", ids("o", "", "no such id"));
+  ASSERT_TRUE(s.files.add({"d", "o", "", "", 1, kNow, kNow}).ok());
+  EXPECT_EQ("cba", ids("o", "", "")) << "without a purpose it is in no list";
+  EXPECT_TRUE(s.files.find("o", "d").value());
   EXPECT_EQ("", ids("o' OR '1'='1", "", ""));
 }
 
@@ -343,7 +346,7 @@ TEST(Database, WhatIsKeptSlowsNothingDown) {
   EXPECT_LT(sql.take_steps(), kFew);
   EXPECT_EQ(kBatch + 2 * 2 + 20'000 * (kBatch + 6u), files.use("o").value().bytes);
   EXPECT_LT(sql.take_steps(), kFew);
-  EXPECT_EQ(16u, batches.list("o", "k", "", 16).value().size());
+  EXPECT_EQ(16u, batches.list("o", "k", ListOrder::kNewestFirst, "", 16).value().size());
   EXPECT_LT(sql.take_steps(), kFew);
 }
 

@@ -94,8 +94,11 @@ class LiveResponse : public OpenaiBench {
   }
   size_t batches() {
     size_t out = 0;
-    (void)on_journal(
-        [&](Storage& s) { out = s.batches.list("host 127.0.0.1", responses::kPutOffKind, "", 10).value().size(); });
+    (void)on_journal([&](Storage& s) {
+      out = s.batches.list("host 127.0.0.1", responses::kPutOffKind, jobs::ListOrder::kNewestFirst, "", 10)
+                .value()
+                .size();
+    });
     return out;
   }
   // Within some seconds of the journal's thread.

@@ -124,8 +124,9 @@ class PutOffResponse : public OpenaiBench {
   }
   size_t batches() {
     size_t out = 0;
-    on_journal(
-        [&](jobs::Storage& s) { out = s.batches.list("host 127.0.0.1", "openai.response", "", 10).value().size(); });
+    on_journal([&](jobs::Storage& s) {
+      out = s.batches.list("host 127.0.0.1", "openai.response", jobs::ListOrder::kNewestFirst, "", 10).value().size();
+    });
     return out;
   }
   void settle() {

@@ -88,7 +88,7 @@ std::optional<Found> find_page(OpenAiState& state, const Exchange& exchange, con
   using responses::StoredResponses;
   const auto wanted = wanted_marks(exchange.request());
   if (!wanted) return Found();
-  const auto order = page.order == jobs::FileOrder::kNewestFirst ? StoredResponses::Order::kNewestFirst
+  const auto order = page.order == jobs::ListOrder::kNewestFirst ? StoredResponses::Order::kNewestFirst
                                                                  : StoredResponses::Order::kOldestFirst;
   Found out;
   size_t bytes = 0;
@@ -169,7 +169,7 @@ void forget(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
 
 // An address that stands for many clients has no list: ids are secrets between them.
 void list(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  auto page = responses::read_page(exchange, jobs::FileOrder::kOldestFirst);
+  auto page = responses::read_page(exchange, jobs::ListOrder::kOldestFirst);
   if (!page) return;
   std::optional<Found> found = Found();
   if (state.options.stored && !marshal::asks_for_many(exchange.request())) found = find_page(state, exchange, *page);
@@ -182,7 +182,7 @@ void list(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
 }
 
 void list_messages(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  auto page = responses::read_page(exchange, jobs::FileOrder::kOldestFirst);
+  auto page = responses::read_page(exchange, jobs::ListOrder::kOldestFirst);
   if (!page) return;
   const std::string id(args["completion"]);
   auto found = responses::find_stored(state, exchange, id, StoredKind::kChat);

@@ -141,7 +141,7 @@ std::vector<ListedItem> items_of(std::string_view items) {
 void make_page_of_added(Body& body) {
   responses::Objects added;
   for (ListedItem& item : items_of(body.items)) added.emplace_back(std::move(item.id), item.json);
-  body.page = responses::make_page(std::move(added), {kMostAdded, jobs::FileOrder::kOldestFirst, {}}).json;
+  body.page = responses::make_page(std::move(added), {kMostAdded, jobs::ListOrder::kOldestFirst, {}}).json;
 }
 
 // The conversation's items, charged to the exchange. Nothing, and the request is answered: there is none, or no
@@ -322,7 +322,7 @@ void add_items(OpenAiState& state, Exchange& exchange, const wire::PathArgs& arg
 }
 
 void list_items(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  auto page = responses::read_page(exchange, jobs::FileOrder::kNewestFirst);
+  auto page = responses::read_page(exchange, jobs::ListOrder::kNewestFirst);
   if (!page) return;
   with_items(state, exchange, std::string(args["conversation"]), [page = *std::move(page)](const base::Bytes& items) {
     responses::Objects all;

@@ -235,7 +235,7 @@ void cancel(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) 
 }
 
 void list_input_items(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  auto page = read_page(exchange, jobs::FileOrder::kNewestFirst);
+  auto page = read_page(exchange, jobs::ListOrder::kNewestFirst);
   if (!page) return;
   const std::string id(args["response"]);
   if (state.options.background && state.options.background->has(marshal::tenant_of(exchange.request()), id))

@@ -31,7 +31,7 @@ class MakeAnswerTask final : public base::OffloadTask {
 
 }  // namespace
 
-std::optional<Page> read_page(Exchange& exchange, jobs::FileOrder usual) {
+std::optional<Page> read_page(Exchange& exchange, jobs::ListOrder usual) {
   const auto limit = batches::list_limit(exchange, 100, 20);
   if (!limit) return std::nullopt;
   const auto order = batches::list_order(exchange);
@@ -41,7 +41,7 @@ std::optional<Page> read_page(Exchange& exchange, jobs::FileOrder usual) {
 }
 
 JsonOrError make_page(Objects objects, const Page& page) {
-  if (page.order == jobs::FileOrder::kNewestFirst) std::reverse(objects.begin(), objects.end());
+  if (page.order == jobs::ListOrder::kNewestFirst) std::reverse(objects.begin(), objects.end());
   if (!page.after.empty()) {
     const auto last =
         std::find_if(objects.begin(), objects.end(), [&](const auto& one) { return one.first == page.after; });

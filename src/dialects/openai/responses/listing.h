@@ -15,12 +15,12 @@ namespace weir::openai::responses {
 // The part of a list that a request asks for.
 struct Page {
   size_t limit = 0;
-  jobs::FileOrder order = jobs::FileOrder::kNewestFirst;
+  jobs::ListOrder order = jobs::ListOrder::kNewestFirst;
   std::string after;  // an id; empty: from the beginning
 };
 // Reads `limit`, `order` and `after` from the query; `usual` is the order if it names none. Returns nothing if one of
 // them is invalid: then the request has been answered.
-std::optional<Page> read_page(wire::Exchange& exchange, jobs::FileOrder usual);
+std::optional<Page> read_page(wire::Exchange& exchange, jobs::ListOrder usual);
 
 using Objects = std::vector<std::pair<std::string, std::string>>;  // ids and JSON, the oldest first
 struct JsonOrError {
