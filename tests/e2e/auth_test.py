@@ -75,7 +75,7 @@ def no_model(path):
     """Whole families beside NO_MODEL: shared memory, reflection, what GRPS says in its messages, lists, what is kept for later."""
     return path in NO_MODEL or 'sharedmemory' in path.lower() or '.reflection.' in path or path.startswith('/grps') \
         or 'grps.protos.v1.' in path or path.rstrip('/').endswith('/models') or path in ('/graphpipe',) \
-        or path.startswith('/v2/jobs/') or '/files' in path or '/batches' in path or '/conversations' in path or '/chat/completions' in path
+        or path.startswith('/v2/jobs/') or '/files' in path or '/uploads' in path or '/batches' in path or '/conversations' in path or '/chat/completions' in path
 
 
 def digest(secret):

@@ -1,6 +1,7 @@
 // The `openai` package's files and batches against a running server: node batches_client.js http://127.0.0.1:8080 model key
 const OpenAI = require('openai').default ?? require('openai');
 const { toFile } = require('openai');
+const { createHash } = require('crypto');
 const { test, same, truth, finish } = require('./client_cases.js');
 
 const [, , base, model, key] = process.argv;
@@ -107,8 +108,34 @@ async function main() {
       truth(errors.every((row) => row.error.code === 'batch_cancelled'), 'the rest was not run');
     }
   });
+  await test('a file comes in parts', async () => {
+    const content = Buffer.from([chat('a', 'hello'), chat('b', 'sea'.repeat(100_000))].join('\n'));
+    const upload = await client.uploads.create({ bytes: content.length, filename: 'parts.jsonl', mime_type: 'text/jsonl', purpose: 'batch' });
+    same(upload.status, 'pending', 'status');
+    const half = content.length >> 1;
+    const parts = await Promise.all([content.subarray(half), content.subarray(0, half)].map(
+      async (data) => client.uploads.parts.create(upload.id, { data: await toFile(data, 'part') })));
+    same(parts[0].upload_id, upload.id, 'upload_id');
+    const part_ids = [parts[1].id, parts[0].id];
+    const wrong = await client.uploads.complete(upload.id, { part_ids, md5: '0'.repeat(32) }).catch((error) => error);
+    same(wrong.status, 400, 'status of another md5');
+    const md5 = createHash('md5').update(content).digest('hex');
+    const { file, status } = await client.uploads.complete(upload.id, { part_ids, md5 });
+    same(status, 'completed', 'status');
+    same(file.bytes, content.length, 'bytes');
+    const kept = Buffer.from(await (await client.files.content(file.id)).arrayBuffer());
+    truth(kept.equals(content), 'the content is the same');
+    same((await client.batches.create({ input_file_id: file.id, endpoint: '/v1/chat/completions', completion_window: '24h' })).object, 'batch', 'object');
+  });
+  await test('an upload is cancelled', async () => {
+    const upload = await client.uploads.create({ bytes: 3, filename: 'x', mime_type: 'text/plain', purpose: 'batch' });
+    await client.uploads.parts.create(upload.id, { data: await toFile(Buffer.from('abc'), 'part') });
+    same((await client.uploads.cancel(upload.id)).status, 'cancelled', 'status');
+    const late = await client.uploads.complete(upload.id, { part_ids: [] }).catch((error) => error);
+    same(late.status, 400, 'status');
+  });
   await test('what is not there is 404', async () => {
-    for (const ask of [() => client.files.retrieve('file-1'), () => client.batches.retrieve('batch_1'), () => client.files.content('file-../../etc/passwd')])
+    for (const ask of [() => client.files.retrieve('file-1'), () => client.batches.retrieve('batch_1'), () => client.uploads.cancel('upload_1'), () => client.files.content('file-../../etc/passwd')])
       await ask().then(() => { throw new Error('it was found'); }, (error) => same(error.status, 404, 'status'));
   });
   await test('a file is deleted', async () => {

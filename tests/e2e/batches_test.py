@@ -84,7 +84,7 @@ class Batches(harness.Case):
         done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/batches_client.js'), self.server.url(), 'chat'],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
         self.assertEqual(0, done.returncode, done.stdout.decode())
-        self.assertRegex(done.stdout.decode(), r'(?m)^11 passed, 0 failed$')
+        self.assertRegex(done.stdout.decode(), r'(?m)^13 passed, 0 failed$')
 
     def test_curl_over_both_versions_of_http(self):
         path = harness.scratch() / 'input.jsonl'

@@ -1,6 +1,7 @@
 #include "dialects/dialect.h"
 
 #include "dialects/openai/batches/duty.h"
+#include "dialects/openai/batches/upload_record.h"
 #include "dialects/openai/openai.h"
 #include "dialects/openai/responses/background.h"
 #include "dialects/openai/responses/put_off.h"
@@ -39,7 +40,9 @@ class OpenaiDialect final : public dialects::Dialect {
     options_.background = &background_;
     if (services.records && stored_->stores()) share(*services.records);
     options_.limits = &services.limits;
-    services.jobs.add(duty_.emplace(services.jobs.limits(), options_.prefixes.front()));
+    const jobs::Limits& limits = services.jobs.limits();
+    services.jobs.add(duty_.emplace(limits, options_.prefixes.front()));
+    services.jobs.add(upload_duty_);
     services.jobs.add(put_off_duty_.emplace(response_ttl_));
     return {};
   }
@@ -78,6 +81,7 @@ class OpenaiDialect final : public dialects::Dialect {
   std::optional<responses::StoredResponses> stored_;
   responses::BackgroundResponses background_;
   std::optional<batches::BatchDuty> duty_;
+  batches::UploadDuty upload_duty_;
   std::optional<responses::PutOffDuty> put_off_duty_;
 };
 

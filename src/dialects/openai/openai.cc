@@ -11,6 +11,7 @@
 #include "dialects/openai/batches/batches.h"
 #include "dialects/openai/batches/document.h"
 #include "dialects/openai/chats/chats.h"
+#include "dialects/openai/batches/uploads.h"
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/generate/generate.h"
@@ -123,6 +124,9 @@ constexpr Row kUnderPrefix[] = {
     {"POST", "/batches", batches::create_batch, Permission::kInfer},
     {"GET", "/batches", batches::list_batches, Permission::kInfer},
     {"GET", "/batches/{batch}", batches::show_batch, Permission::kInfer},
+    {"POST", "/uploads", batches::create_upload, Permission::kInfer},
+    {"POST", "/uploads/{upload}/complete", batches::complete_upload, Permission::kInfer},
+    {"POST", "/uploads/{upload}/cancel", batches::cancel_upload, Permission::kInfer},
     {"POST", "/batches/{batch}/cancel", batches::cancel_batch, Permission::kInfer},
     {"POST", "/load_lora_adapter", load_adapter, Permission::kAdmin},
     {"POST", "/unload_lora_adapter", unload_adapter, Permission::kAdmin},
@@ -281,10 +285,10 @@ struct Openai::Parts {
     router.add({row.method, prefix + row.path, service.get(), protocol, plan, row.permission});
   }
   // The reader refuses a file that is too long: the plan would count the bytes of the form, too.
-  void add_upload(wire::Router& router, const std::string& prefix) {
-    auto& service = services.emplace_back(std::make_unique<Endpoint>(state, batches::upload));
+  void add_streamed(wire::Router& router, std::string path, Serve serve, std::string_view protocol = kProtocol) {
+    auto& service = services.emplace_back(std::make_unique<Endpoint>(state, serve));
     const wire::Plan plan{wire::BodyPlan::kStream, UINT64_MAX};
-    router.add({"POST", prefix + "/files", service.get(), kProtocol, plan, Permission::kInfer});
+    router.add({"POST", std::move(path), service.get(), protocol, plan, Permission::kInfer});
   }
 };
 
@@ -311,7 +315,8 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
   state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : state.options.prefixes) {
     for (const Row& row : kUnderPrefix) parts_->add(router, prefix, row);
-    parts_->add_upload(router, prefix);
+    parts_->add_streamed(router, prefix + "/files", batches::upload);
+    parts_->add_streamed(router, prefix + "/uploads/{upload}/parts", batches::add_upload_part);
     router.error_form(prefix, respond_status);
   }
   for (const Row& row : kAtRoot) parts_->add(router, "", row);

@@ -1,57 +1,14 @@
 // The routes of files and batches over a journal: of one node, or of a cluster.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <future>
-
-#include "bench.h"
+#include "batch_bench.h"
 #include "dialects/openai/batches/document.h"
-#include "jobs/shard_jobs.h"
-#include "support/posted_work.h"
-#include "tests/jobs/fake_log.h"
-#include "tests/jobs/folder.h"
 
 namespace weir::openai {
 namespace {
 
 using jobs::Storage;
 
-// The test's thread is the shard's.
-class BatchRoutes : public OpenaiBench {
+class BatchRoutes : public BatchBench {
  protected:
-  ~BatchRoutes() override {
-    if (store) store->stop();
-    openai.reset();
-  }
-  enum class Whose : uint8_t { kAlone, kCluster };
-  // False: built without SQLite.
-  bool keep(Whose whose, jobs::Limits limits = {}) {
-    limits.concurrency = 0;
-    store.emplace(folder.path(), limits, "off");
-    if (whose == Whose::kCluster) store->share(log, "a");
-    if (!store->open().ok() || !store->available().ok()) return false;
-    auto post = [this](std::function<void()> work) { posted.post(std::move(work)); };
-    jobs::ShardJobs::Surroundings around{env, base::ShardId(0), 1, router, nullptr, nullptr, post};
-    around.hosts = jobs::ShardJobs::Surroundings::Hosts::kTogether;
-    journal.emplace(*store, around);
-    store->attach(base::ShardId(1), {[](jobs::Job) {}, [this](const std::string& batch) { ended += batch; }});
-    options.jobs = &*journal;
-    store->start();
-    return true;
-  }
-  // On the journal's thread, and what was written is there for good, or not.
-  base::Status on_journal(std::function<void(Storage&)> work) {
-    std::promise<base::Status> done;
-    EXPECT_TRUE(store->post(std::move(work), jobs::Store::Admission::kAsked,
-                            [&](const base::Status& status) { done.set_value(status); }));
-    return done.get_future().get();
-  }
-  // Does the next piece of work that is posted to the shard. False: none comes.
-  bool shard_turn() { return posted.do_next(); }
-  Opened answered(Opened x) {
-    while (!x->ended && shard_turn()) continue;
-    return x;
-  }
   jobs::Batch batch(std::string_view state) {
     batches::BatchDocument document;
     document.endpoint = "/v1/embeddings", document.input_file = "file-in", document.window = "60s";
@@ -63,13 +20,6 @@ class BatchRoutes : public OpenaiBench {
             env.wall(),
             env.wall() + std::chrono::seconds(60)};
   }
-
-  support::PostedWork posted;
-  jobs::Folder folder;
-  jobs::FakeLog log;  // of the journal's thread
-  std::string ended;  // batches whose jobs were ended; of the journal's thread
-  std::optional<jobs::Store> store;
-  std::optional<jobs::ShardJobs> journal;
 };
 
 TEST_F(BatchRoutes, ACancelThatIsNotKeptEndsNoJob) {

@@ -19,6 +19,10 @@
 #include "dialects/openai/endpoints.h"
 #include "jobs/journal.h"
 
+namespace weir::marshal {
+class FieldReader;
+}
+
 namespace weir::jobs {
 class ShardJobs;
 }
@@ -44,13 +48,20 @@ void cancel_batch(OpenAiState& state, wire::Exchange& exchange, const wire::Path
 jobs::ShardJobs* journal_of(OpenAiState& state, wire::Exchange& exchange);
 // The error for an id that names nothing of the caller's. `what`: "file", "batch".
 ApiError no_such(std::string_view what, std::string_view id);
+// An error of the journal: what is not found there is what the path names.
+ApiError journal_error(const base::Status& why);
 // Reads `limit` of a list, 1 to `most`; nothing, and the request is answered, where it is something else.
 std::optional<size_t> list_limit(wire::Exchange& exchange, size_t most, size_t usual);
 // Reads `order` of a list: desc, the usual one, or asc; nothing, and the request is answered, where it is something
 // else.
-std::optional<jobs::FileOrder> list_order(wire::Exchange& exchange);
+std::optional<jobs::ListOrder> list_order(wire::Exchange& exchange);
 // `{"object":"list","data":[…],…}` of the objects' JSON, with the ids of the first and the last.
 std::string list_json(const std::vector<std::pair<std::string, std::string>>& objects, size_t limit);
+
+// Reads {"anchor": "created_at", "seconds": …}; `name` is refused where it is something else.
+bool read_ttl(marshal::FieldReader& fields, std::string_view name, uint64_t& out);
+// The answer is the file's content.
+void send_file(jobs::ShardJobs& journal, wire::Exchange& exchange, const jobs::File& file, std::string_view type);
 
 // A job gives way to all live requests, unless it names a priority.
 void give_way(OpenAiState& state, jobs::Job& job);

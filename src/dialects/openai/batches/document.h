@@ -13,6 +13,7 @@
 namespace weir::openai::batches {
 
 inline constexpr std::string_view kKind = "openai";
+inline constexpr std::string_view kForBatches = "batch";  // the purpose of files that clients upload
 
 // The states, OpenAI's words.
 inline constexpr std::string_view kValidating = "validating", kInProgress = "in_progress", kFinalizing = "finalizing",

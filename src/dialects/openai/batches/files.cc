@@ -20,9 +20,10 @@ using Found = std::optional<File>;
 // A file's content goes out part by part: the next one is read when the peer has room for it.
 class Download final : public wire::ExchangeListener {
  public:
-  Download(jobs::ShardJobs& jobs, Exchange& exchange, File file) : jobs_(jobs), exchange_(exchange), file_(file) {
+  Download(jobs::ShardJobs& jobs, Exchange& exchange, File file, std::string_view type)
+      : jobs_(jobs), exchange_(exchange), file_(std::move(file)) {
     wire::Response response;
-    response.fields.add("content-type", "application/octet-stream");
+    response.fields.add("content-type", type);
     response.fields.add("content-length", std::to_string(file_.bytes));
     exchange_.head(std::move(response));
     next();
@@ -70,6 +71,9 @@ class Download final : public wire::ExchangeListener {
   bool over_ = false;
 };
 
+// Parts of uploads, and what batches are made of.
+bool is_hidden(const File& file) { return file.purpose.empty(); }
+
 // Finds the file of the path, and answers with `then`, void(Exchange&, File), or that there is none.
 template <class Then>
 void with_file(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args, Then then) {
@@ -81,7 +85,7 @@ void with_file(OpenAiState& state, Exchange& exchange, const wire::PathArgs& arg
       [owner = journal->requester_of(exchange.request()).owner, id](Storage& s) { return s.files.find(owner, id); },
       [id, then](Exchange& x, Result<Found> found) {
         if (!found) return respond(x, refuse(found.error()));
-        if (!*found) return respond(x, no_such("file", id));
+        if (!*found || is_hidden(**found)) return respond(x, no_such("file", id));
         then(x, **found);
       });
 }
@@ -103,6 +107,12 @@ ApiError no_such(std::string_view what, std::string_view id) {
       "id", "not_found"};
 }
 
+ApiError journal_error(const base::Status& why) {
+  ApiError error = refuse(why);
+  if (why.code == base::Code::kNotFound) error.param = "id", error.code = "not_found";
+  return error;
+}
+
 std::optional<size_t> list_limit(Exchange& exchange, size_t most, size_t usual) {
   const std::string text = exchange.request().query_value("limit");
   if (text.empty()) return usual;
@@ -112,10 +122,10 @@ std::optional<size_t> list_limit(Exchange& exchange, size_t most, size_t usual) 
   return std::nullopt;
 }
 
-std::optional<jobs::FileOrder> list_order(Exchange& exchange) {
+std::optional<jobs::ListOrder> list_order(Exchange& exchange) {
   const std::string text = exchange.request().query_value("order");
-  if (text.empty() || text == "desc") return jobs::FileOrder::kNewestFirst;
-  if (text == "asc") return jobs::FileOrder::kOldestFirst;
+  if (text.empty() || text == "desc") return jobs::ListOrder::kNewestFirst;
+  if (text == "asc") return jobs::ListOrder::kOldestFirst;
   respond(exchange, refuse("order", "order must be asc or desc"));
   return std::nullopt;
 }
@@ -135,6 +145,10 @@ std::string list_json(const std::vector<std::pair<std::string, std::string>>& ob
   out += ",\"last_id\":";
   id(shown - 1);
   return out + ",\"has_more\":" + (objects.size() > limit ? "true" : "false") + "}";
+}
+
+void send_file(jobs::ShardJobs& journal, Exchange& exchange, const File& file, std::string_view type) {
+  exchange.attach(std::make_unique<Download>(journal, exchange, file, type));
 }
 
 void list_files(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
@@ -164,7 +178,7 @@ void show_file(OpenAiState& state, Exchange& exchange, const wire::PathArgs& arg
 
 void file_content(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   with_file(state, exchange, args, [journal = state.options.jobs](Exchange& x, const File& file) {
-    x.attach(std::make_unique<Download>(*journal, x, file));
+    send_file(*journal, x, file, "application/octet-stream");
   });
 }
 
@@ -177,7 +191,7 @@ void delete_file(OpenAiState& state, Exchange& exchange, const wire::PathArgs& a
       [owner = journal->requester_of(exchange.request()).owner, id](Storage& s) -> Result<bool> {
         auto found = s.files.find(owner, id);
         if (!found) return found.error();
-        if (!*found) return false;
+        if (!*found || is_hidden(**found)) return false;
         base::Status removed = s.atomically([&] { return s.files.remove(id); });
         if (!removed.ok()) return removed;
         return true;
