@@ -186,6 +186,10 @@ std::string anthropic_error_json(const wire::Exchange& exchange, int status, std
   return end_anthropic_error(out, exchange);
 }
 
+std::string anthropic_error_json(int status, std::string_view text) {
+  return "{\"type\":\"error\",\"error\":{" + anthropic_members(status, text) + "},\"request_id\":null}";
+}
+
 void tell_id(wire::Exchange& exchange) {
   constexpr std::string_view kName = "request-id";
   if (!exchange.extra_fields().has(kName)) exchange.extra_fields().add(kName, exchange.record().request_id);

@@ -46,6 +46,8 @@ std::string error_json(const ApiError& error);
 std::string tgi_error_json(const base::Status& status);
 // `{"type":"error",…}` of Anthropic's API, with the request's id.
 std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text);
+// The same of a request without a connection.
+std::string anthropic_error_json(int status, std::string_view text);
 // Anthropic's clients look for the request's id in the field "request-id".
 void tell_id(wire::Exchange& exchange);
 // The whole answer.

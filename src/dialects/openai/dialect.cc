@@ -1,5 +1,6 @@
 #include "dialects/dialect.h"
 
+#include "dialects/openai/anthropic/message_batches.h"
 #include "dialects/openai/batches/duty.h"
 #include "dialects/openai/batches/upload_record.h"
 #include "dialects/openai/openai.h"
@@ -41,7 +42,8 @@ class OpenaiDialect final : public dialects::Dialect {
     if (services.records && stored_->stores()) share(*services.records);
     options_.limits = &services.limits;
     const jobs::Limits& limits = services.jobs.limits();
-    services.jobs.add(duty_.emplace(limits, options_.prefixes.front()));
+    services.jobs.add(duty_.emplace(limits, batches::BatchForm{options_.prefixes.front()}));
+    services.jobs.add(message_duty_.emplace(limits, anthropic::message_batch_form()));
     services.jobs.add(upload_duty_);
     services.jobs.add(put_off_duty_.emplace(response_ttl_));
     return {};
@@ -80,7 +82,7 @@ class OpenaiDialect final : public dialects::Dialect {
   uint64_t response_memory_ = uint64_t(256) << 20;
   std::optional<responses::StoredResponses> stored_;
   responses::BackgroundResponses background_;
-  std::optional<batches::BatchDuty> duty_;
+  std::optional<batches::BatchDuty> duty_, message_duty_;
   batches::UploadDuty upload_duty_;
   std::optional<responses::PutOffDuty> put_off_duty_;
 };

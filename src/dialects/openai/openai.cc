@@ -7,6 +7,7 @@
 #include "base/sip_hash.h"
 #include "dialects/openai/answer.h"
 #include "dialects/openai/anthropic/anthropic.h"
+#include "dialects/openai/anthropic/message_batches.h"
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/batches/batches.h"
 #include "dialects/openai/batches/document.h"
@@ -163,6 +164,11 @@ constexpr Row kSglangRows[] = {
     {"GET", "/server_info", generate::server_info, Permission::kRead},
     {"GET", "/flush_cache", generate::flush_cache, Permission::kAdmin},
     {"POST", "/flush_cache", generate::flush_cache, Permission::kAdmin},
+    {"GET", "/v1/messages/batches", anthropic::list_batches, Permission::kInfer},
+    {"GET", "/v1/messages/batches/{batch}", anthropic::show_batch, Permission::kInfer},
+    {"DELETE", "/v1/messages/batches/{batch}", anthropic::delete_batch, Permission::kInfer},
+    {"GET", "/v1/messages/batches/{batch}/results", anthropic::batch_results, Permission::kInfer},
+    {"POST", "/v1/messages/batches/{batch}/cancel", anthropic::cancel_batch, Permission::kInfer},
 };
 constexpr Row kTgiRows[] = {
     {"POST", "/generate_stream", generate::generate_stream, Permission::kInfer},
@@ -321,6 +327,7 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
   }
   for (const Row& row : kAtRoot) parts_->add(router, "", row);
   for (const char* path : {"/embed", "/v2/embed", "/rerank", "/v2/rerank", "/score", "/classify"})
+  state.options.jobs->prepare(std::string(anthropic::kMessagesKind), give_way, jobs::Requests::kOneMore);
     router.error_form(path, respond_status);
   for (const Row& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);
@@ -337,3 +344,4 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
 Openai::~Openai() { parts_->state.bus.env().cancel(parts_->state.forgets); }
 
 }  // namespace weir::openai
+  parts_->add_streamed(router, "/v1/messages/batches", anthropic::create_batch, kAnthropic);

@@ -88,15 +88,17 @@ ApiError unknown_member(std::string_view name) {
   return refuse(name.substr(0, 64), std::string(name.substr(0, 64)) + ": no such parameter");
 }
 
-void ignore_member(std::string_view name, Request& out) {
+void ignore_member(std::string_view name, std::string& ignored) {
   constexpr size_t kMostName = 64, kMostNames = 512;
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
            c == '.';
   });
-  if (!plain || name.empty() || name.size() > kMostName || out.ignored.size() + name.size() > kMostNames) return;
-  (out.ignored += out.ignored.empty() ? "" : ", ") += name;
+  if (!plain || name.empty() || name.size() > kMostName || ignored.size() + name.size() > kMostNames) return;
+  (ignored += ignored.empty() ? "" : ", ") += name;
 }
+
+void ignore_member(std::string_view name, Request& out) { ignore_member(name, out.ignored); }
 
 void ignore_unknown(const OrderedJson& body, const MemberLists& known, Request& out) {
   for (const auto& [name, value] : body.items())

@@ -74,6 +74,7 @@ ApiError unknown_member(std::string_view name);
 // The same in an API whose clients send more with every version: the answer's head says that the member is ignored
 // (tell_ignored()). A name that is not plain ASCII, or that comes behind many others, is not told.
 void ignore_member(std::string_view name, Request& out);
+void ignore_member(std::string_view name, std::string& ignored);
 // The same of each member that is not null and that the lists do not know.
 void ignore_unknown(const OrderedJson& body, const MemberLists& known, Request& out);
 

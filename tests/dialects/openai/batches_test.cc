@@ -83,7 +83,7 @@ class Duty : public testing::Test {
   void restart() {
     database.reset();
     database = *jobs::open_database(folder.path(), uint64_t(64) << 20);
-    duty = std::make_unique<BatchDuty>(limits, prefix);
+    duty = std::make_unique<BatchDuty>(limits, BatchForm{prefix});
   }
   // In parts of `part` bytes.
   void begin(const std::string& content, size_t part = 1000) {
@@ -124,7 +124,7 @@ class Duty : public testing::Test {
   const std::string prefix = "/openai";
   jobs::Folder folder;
   std::unique_ptr<jobs::Database> database;
-  std::unique_ptr<BatchDuty> duty = std::make_unique<BatchDuty>(limits, prefix);
+  std::unique_ptr<BatchDuty> duty = std::make_unique<BatchDuty>(limits, BatchForm{prefix});
 };
 
 TEST_F(Duty, LinesBecomeJobsWhereverTheFileIsCut) {

@@ -23,6 +23,8 @@ void count_tokens(OpenAiState& state, wire::Exchange& exchange, const wire::Path
 bool asks(const wire::Exchange& exchange);
 void list_models(OpenAiState& state, wire::Exchange& exchange);
 void show_model(OpenAiState& state, wire::Exchange& exchange, std::string_view name);
+// Ends a page of a list, `{"data":[…`; no ids: it is empty.
+void end_page(std::string& out, bool more, std::string_view first_id, std::string_view last_id);
 
 // request.cc: a body as a request of OpenAI's. A count needs no max_tokens. Any thread. Errors: 400 naming the member.
 ApiError read_messages(std::string_view body, Request& out);

@@ -48,17 +48,24 @@ std::vector<Listed> models_of_text(OpenAiState& state, const Exchange& exchange)
   return out;
 }
 
-void write_id(std::string& out, std::string_view name, const Listed* model) {
+void write_id(std::string& out, std::string_view name, std::string_view id) {
   ((out += ",\"") += name) += "\":";
-  if (model)
-    marshal::write_string(out, model->id);
-  else
+  if (id.empty())
     out += "null";
+  else
+    marshal::write_string(out, id);
 }
 
 }  // namespace
 
 bool asks(const Exchange& exchange) { return exchange.request().fields.has("anthropic-version"); }
+
+void end_page(std::string& out, bool more, std::string_view first_id, std::string_view last_id) {
+  out += more ? "],\"has_more\":true" : "],\"has_more\":false";
+  write_id(out, "first_id", first_id);
+  write_id(out, "last_id", last_id);
+  out += '}';
+}
 
 void list_models(OpenAiState& state, Exchange& exchange) {
   constexpr size_t kMost = 1000, kUsual = 20;
@@ -81,10 +88,8 @@ void list_models(OpenAiState& state, Exchange& exchange) {
     if (one != begin) out += ',';
     write_model(out, state, one->id, *one->spec);
   }
-  out += more ? "],\"has_more\":true" : "],\"has_more\":false";
-  write_id(out, "first_id", begin == end ? nullptr : &*begin);
-  write_id(out, "last_id", begin == end ? nullptr : &*(end - 1));
-  respond_json(exchange, out += '}');
+  end_page(out, more, begin == end ? std::string_view() : begin->id, begin == end ? std::string_view() : (end - 1)->id);
+  respond_json(exchange, std::move(out));
 }
 
 void show_model(OpenAiState& state, Exchange& exchange, std::string_view name) {

@@ -9,7 +9,8 @@
 namespace weir::openai::anthropic {
 namespace {
 
-constexpr std::array<RenamedMember, 7> kCarried{{{"model", "model"},
+constexpr std::array<RenamedMember, 8> kCarried{{{"model", "model"},
+                                                 {"priority", "priority"},
                                                  {"temperature", "temperature"},
                                                  {"top_k", "top_k"},
                                                  {"top_p", "top_p"},

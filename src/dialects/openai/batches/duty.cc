@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/sip_hash.h"
-#include "dialects/openai/batches/output_line.h"
 #include "jobs/shard_jobs.h"
 
 namespace weir::openai::batches {
@@ -44,7 +43,7 @@ Status BatchDuty::Slice::save(std::string_view state) {
 base::Result<bool> BatchDuty::step(jobs::Storage& storage, base::WallTime now) {
   if (Status s = end_due(storage, now); !s.ok()) return s;
   if (Status s = settle_idle(storage, now); !s.ok()) return s;
-  auto busy = storage.batches.in_states(kKind, kBusy, kMostAtOnce);
+  auto busy = storage.batches.in_states(form_.kind, kBusy, kMostAtOnce);
   if (!busy) return busy.error();
   if (now < full_until_) std::erase_if(*busy, [](const jobs::Batch& batch) { return batch.state == kFinalizing; });
   if (busy->empty()) return false;
@@ -159,7 +158,7 @@ void BatchDuty::take_line(Slice& slice, std::string_view text, std::vector<jobs:
   jobs::Job job;
   job.id = {slice.batch.id, d.lines++};
   job.label = std::move(line.custom_id), job.model = std::move(line.model);
-  job.target = prefix_ + d.endpoint.substr(std::string_view("/v1").size());
+  job.target = form_.prefix + d.endpoint.substr(std::string_view("/v1").size());
   job.fields = "content-type: application/json\n";
   job.body = line.body;
   jobs.push_back(std::move(job));
@@ -172,20 +171,26 @@ Status BatchDuty::end_validation(Slice& slice) {
   if (!d.errors.empty()) return fail(slice, {}, {});
   d.in_progress = unix_seconds(slice.now);
   slice.batch.jobs = jobs::Batch::Jobs::kRun;
-  return slice.save(kInProgress);
+  if (Status s = drop_input(slice); !s.ok()) return s;
+  // It was cancelled meanwhile: each of its lines has a result all the same.
+  return slice.save(d.cancelling > 0 ? kCancelling : kInProgress);
+}
+
+Status BatchDuty::drop_input(Slice& slice) {
+  return form_.files == BatchForm::Files::kOwn ? slice.storage.files.remove(slice.document.input_file) : Status();
 }
 
 // Past its window a batch runs no more of its lines. Those that are over go when their time has come.
 Status BatchDuty::end_due(jobs::Storage& storage, base::WallTime now) {
-  auto late = storage.batches.due(kKind, kInProgressOnly, now, kMostAtOnce);
+  auto late = storage.batches.due(form_.kind, kInProgressOnly, now, kMostAtOnce);
   if (!late) return late.error();
   for (const auto& batch : *late)
     if (Status s = storage.journal.withdraw(batch.id); !s.ok()) return s;
-  auto cancelling = storage.batches.in_states(kKind, kCancellingOnly, kMostAtOnce);
+  auto cancelling = storage.batches.in_states(form_.kind, kCancellingOnly, kMostAtOnce);
   if (!cancelling) return cancelling.error();
   for (const auto& batch : *cancelling)
     if (Status s = storage.journal.withdraw(batch.id); !s.ok()) return s;
-  auto old = storage.batches.due(kKind, kOver, now, 1);
+  auto old = storage.batches.due(form_.kind, kOver, now, 1);
   if (!old) return old.error();
   for (const auto& batch : *old)
     if (Status s = storage.batches.remove(batch.id); !s.ok()) return s;
@@ -199,7 +204,7 @@ Status BatchDuty::end_due(jobs::Storage& storage, base::WallTime now) {
 // Batches whose last job is over.
 Status BatchDuty::settle_idle(jobs::Storage& storage, base::WallTime now) {
   constexpr std::string_view kRunning[] = {kInProgress, kCancelling};
-  auto idle = storage.batches.idle(kKind, kRunning, 1);
+  auto idle = storage.batches.idle(form_.kind, kRunning, 1);
   if (!idle) return idle.error();
   for (auto& batch : *idle) {
     Slice slice{storage, now, std::move(batch), {}};
@@ -229,8 +234,8 @@ base::Result<bool> BatchDuty::finalize(Slice& slice) {
   for (const auto& job : *jobs) {
     writing_.next = job.id.index + 1;
     const bool good = job.outcome && job.outcome->status >= 200 && job.outcome->status < 400;
-    Output& to = good ? writing_.output : writing_.errors;
-    const std::string line = output_line(job, expired ? Missing::kExpired : Missing::kCancelled);
+    Output& to = good || form_.files == BatchForm::Files::kOwn ? writing_.output : writing_.errors;
+    const std::string line = form_.line(job, expired ? Missing::kExpired : Missing::kCancelled);
     to.text += line;
     to.bytes += line.size();
   }
@@ -258,11 +263,12 @@ Status BatchDuty::finish(Slice& slice) {
   BatchDocument& d = slice.document;
   base::Duration ttl = limits_.file_ttl;
   if (d.output_ttl > 0) ttl = std::min<base::Duration>(ttl, std::chrono::seconds(d.output_ttl));
+  const std::string purpose = form_.files == BatchForm::Files::kOwn ? "" : "batch_output";
   auto add = [&](Output& output, std::string_view what, std::string& id) -> Status {
     if (output.bytes == 0) return {};
     id = output.file;
     return slice.storage.files.add({output.file, slice.batch.requester.owner,
-                                    slice.batch.id + "_" + std::string(what) + ".jsonl", "batch_output", output.bytes,
+                                    slice.batch.id + "_" + std::string(what) + ".jsonl", purpose, output.bytes,
                                     slice.now, slice.now + ttl});
   };
   if (Status s = add(writing_.output, "output", d.output_file); !s.ok()) return s;
@@ -284,6 +290,7 @@ Status BatchDuty::fail(Slice& slice, std::string_view code, std::string message)
   if (!code.empty()) slice.document.errors.push_back({std::string(code), std::move(message), "", 0});
   slice.document.failed = unix_seconds(slice.now);
   slice.batch.expires = slice.now + limits_.file_ttl;
+  if (Status s = drop_input(slice); !s.ok()) return s;
   for (const std::string* file : {&writing_.output.file, &writing_.errors.file})
     if (writing_.batch == slice.batch.id)
       if (Status s = slice.storage.files.remove(*file); !s.ok()) return s;

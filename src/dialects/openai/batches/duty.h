@@ -15,16 +15,28 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include "dialects/openai/batches/document.h"
+#include "dialects/openai/batches/output_line.h"
 #include "jobs/store.h"
 
 namespace weir::openai::batches {
 
+// The ways of one API with its batches.
+struct BatchForm {
+  std::string prefix;  // of the routes that lines are put to, in the place of /v1
+  std::string_view kind = kKind;
+  std::string (*line)(const jobs::FinishedJob& job, Missing missing) = output_line;
+  // kClients: the input is a file of its client's, and so are results and errors. kOwn: the input goes once it is read,
+  // and all results are one file; no list has either.
+  enum class Files : uint8_t { kClients, kOwn } files = Files::kClients;
+};
+
 class BatchDuty final : public jobs::Duty {
  public:
-  // `prefix`: of the routes that lines are put to, in the place of /v1. Borrowed.
-  BatchDuty(const jobs::Limits& limits, const std::string& prefix) : limits_(limits), prefix_(prefix) {}
+  // The limits are borrowed.
+  BatchDuty(const jobs::Limits& limits, BatchForm form) : limits_(limits), form_(std::move(form)) {}
 
   base::Result<bool> step(jobs::Storage& storage, base::WallTime now) override;
   void begin_anew() override { reading_ = {}, writing_ = {}; }
@@ -67,12 +79,13 @@ class BatchDuty final : public jobs::Duty {
   base::Result<bool> finalize(Slice& slice);
   base::Status begin_writing(Slice& slice);
   base::Status finish(Slice& slice);
+  base::Status drop_input(Slice& slice);
   base::Status fail(Slice& slice, std::string_view code, std::string message);
   base::Status end_due(jobs::Storage& storage, base::WallTime now);
   base::Status settle_idle(jobs::Storage& storage, base::WallTime now);
 
   const jobs::Limits& limits_;
-  const std::string& prefix_;
+  const BatchForm form_;
   Reading reading_;
   Writing writing_;
   base::WallTime full_until_{};  // results wait for room on disk

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "marshal/field_reader.h"
-#include "marshal/json_cursor.h"
 
 namespace weir::openai::batches {
 namespace {
@@ -14,16 +13,15 @@ LineError error(std::string_view code, std::string message, std::string_view par
   return {code, std::move(message), param};
 }
 
-// The members of a body that matter here. All else is for the endpoint to judge.
-bool read_body(JsonCursor& json, std::string& model, bool& stream) {
+}  // namespace
+
+bool read_line_body(JsonCursor& json, std::string& model, bool& stream) {
   return json.object([&](std::string_view name) {
     if (name == "model" && json.peek() == JsonCursor::Kind::kString) return json.string(model);
     if (name == "stream" && json.peek() == JsonCursor::Kind::kBool) return json.boolean(stream);
     return json.skip();
   });
 }
-
-}  // namespace
 
 LineError read_line(std::string_view text, std::string_view endpoint, Line& out) {
   JsonCursor json(text);
@@ -36,7 +34,7 @@ LineError read_line(std::string_view text, std::string_view endpoint, Line& out)
     if (name == "url") return fields.text("url", 256, url);
     if (name != "body" || json.peek() != JsonCursor::Kind::kObject) return json.skip();
     const size_t from = json.at();
-    if (!read_body(json, out.model, stream)) return false;
+    if (!read_line_body(json, out.model, stream)) return false;
     out.body = json.since(from);
     return has_body = true;
   }) && json.finish();

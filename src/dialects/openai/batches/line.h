@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "marshal/json_cursor.h"
+
 namespace weir::openai::batches {
 
 // Says what is wrong with a line, as the batch's `errors` say it.
@@ -28,5 +30,8 @@ inline constexpr size_t kLongestId = 512;
 
 // `endpoint`: of the batch, "/v1/embeddings". A body that asks for a stream is refused: there is nobody to stream to.
 LineError read_line(std::string_view text, std::string_view endpoint, Line& out);
+
+// The members of a body that matter to a batch. All else is for the endpoint to judge.
+bool read_line_body(marshal::JsonCursor& json, std::string& model, bool& stream);
 
 }  // namespace weir::openai::batches

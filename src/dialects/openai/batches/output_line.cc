@@ -16,8 +16,20 @@ void write_error(std::string& out, std::string_view code, std::string_view messa
   out += '}';
 }
 
-// An answer that is no JSON goes as a string. Line ends between the values of JSON become blanks.
-void write_body(std::string& out, const std::string& body) {
+void write_response(std::string& out, const jobs::Outcome& outcome) {
+  wire::Fields fields;
+  jobs::append_fields(outcome.fields, fields);
+  out += "\"response\":{\"status_code\":" + std::to_string(outcome.status) + ",\"request_id\":";
+  marshal::write_string(out, fields.find("x-request-id"));
+  out += ",\"body\":";
+  write_on_one_line(out, outcome.body);
+  out += "},\"error\":null";
+}
+
+}  // namespace
+
+// Line ends between the values of JSON become blanks.
+void write_on_one_line(std::string& out, const std::string& body) {
   marshal::JsonCursor json(body);
   if (!json.skip() || !json.finish()) return marshal::write_string(out, body);
   const size_t from = out.size();
@@ -25,18 +37,6 @@ void write_body(std::string& out, const std::string& body) {
   std::replace_if(
       out.begin() + ptrdiff_t(from), out.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
 }
-
-void write_response(std::string& out, const jobs::Outcome& outcome) {
-  wire::Fields fields;
-  jobs::append_fields(outcome.fields, fields);
-  out += "\"response\":{\"status_code\":" + std::to_string(outcome.status) + ",\"request_id\":";
-  marshal::write_string(out, fields.find("x-request-id"));
-  out += ",\"body\":";
-  write_body(out, outcome.body);
-  out += "},\"error\":null";
-}
-
-}  // namespace
 
 std::string output_line(const jobs::FinishedJob& job, Missing missing) {
   const std::string digits = job.id.batch.substr(job.id.batch.find('_') + 1);

@@ -16,4 +16,7 @@ enum class Missing : uint8_t { kExpired, kCancelled };
 // With its line's end.
 std::string output_line(const jobs::FinishedJob& job, Missing missing);
 
+// An answer as one line of JSON; one that is no JSON as a string.
+void write_on_one_line(std::string& out, const std::string& body);
+
 }  // namespace weir::openai::batches
