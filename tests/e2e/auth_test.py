@@ -52,7 +52,7 @@ BODIES = {
 }
 for version in ('', '/versions/{version}'):
     BODIES.update({f'/v2/models/{{model}}{version}/{what}': {'inputs': []} for what in ('infer', 'infer_stream')})
-for prefix in ('/openai/v1', '/v3'):
+for prefix in ('/openai/v1', '/openai', '/v3', '/openai/deployments/{deployment}', '/openai/deployments/{owner}/{deployment}'):
     BODIES.update({path.replace('/v1', prefix, 1): body for path, body in list(BODIES.items()) if path.startswith('/v1/') and '/messages' not in path})
 # Paths that name no model, or whose protocol says it in the answer's body and not by its status (tested by themselves
 # below).
@@ -60,7 +60,7 @@ NO_MODEL = {
     '/', '/docs', '/openapi.json', '/v2/docs', '/v2/docs/dataplane.json', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
     '/console/v1/requests', '/console/v1/live', '/console/v1/timelines',
     '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
-    *(f'{prefix}/responses/{path}' for prefix in ('/v1', '/openai/v1', '/v3') for path in ('{response}', '{response}/cancel', '{response}/input_items')),
+    *(f'{prefix}/responses/{path}' for prefix in ('/v1', '/openai/v1', '/openai', '/v3') for path in ('{response}', '{response}/cancel', '{response}/input_items')),
     '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
@@ -97,7 +97,7 @@ def routes(*flags):
 
 
 def filled(pattern):
-    return pattern.replace('{model}', MODEL).replace('{version}', '1').replace('{repository}', 'models').replace('{region}', 'r')
+    return pattern.replace('{model}', MODEL).replace('{deployment}', MODEL).replace('{version}', '1').replace('{repository}', 'models').replace('{region}', 'r')
 
 
 def of_rpc(route):

@@ -76,7 +76,7 @@ READS = {
     'POST /v2/repository/{repository}/index',
     *(f'GET /v2/models/{{model}}{version}{page}' for version in ('', '/versions/{version}')
       for page in ('', '/config', '/ready', '/stats')),
-    *(f'GET {prefix}/models{model}' for prefix in ('/v1', '/openai/v1', '/v3') for model in ('', '/{model}', '/{owner}/{model}')),
+    *(f'GET {prefix}/models{model}' for prefix in ('/v1', '/openai/v1', '/openai', '/v3') for model in ('', '/{model}', '/{owner}/{model}')),
     'GET /v1/models/{model}/versions/{version}',
     *(f'POST /inference.GRPCInferenceService/{method}' for method in (
         'CudaSharedMemoryStatus', 'ModelConfig', 'ModelMetadata', 'ModelReady', 'ModelStatistics', 'RepositoryIndex', 'ServerLive',

@@ -59,10 +59,10 @@ class Openai(harness.Case):
         self.assertEqual([], json.loads(chunks[-2])['choices'])
         self.assertEqual(8, json.loads(chunks[-2])['usage']['completion_tokens'])
 
-    def passes(self, client, count):
+    def passes(self, client, count, server=None, *args):
         """The program of a client against the server: so many cases, a regular expression, and all of them pass."""
         env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
-        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e' / client), self.server.url(), 'chat'],
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e' / client), (server or self.server).url(), 'chat', *args],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, env=env)
         self.assertEqual(0, done.returncode, done.stdout.decode())
         self.assertRegex(done.stdout.decode(), rf'(?m)^{count} passed, 0 failed$')
@@ -78,6 +78,11 @@ class Openai(harness.Case):
 
     def test_llamaindex_and_instructor(self):
         self.passes('extraction_client.js', '17')
+
+    def test_the_official_client_of_azure(self):
+        self.passes('azure_client.js', '7')
+        server = harness.Server('--openai-api-keys', 'a-key')
+        self.passes('azure_client.js', '7', server, 'a-key')
 
     def test_the_official_clients_responses(self):
         self.passes('responses_client.js', '14')

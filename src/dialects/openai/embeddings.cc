@@ -323,11 +323,14 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
-void embeddings(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+void embeddings(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
   read_body<Request>(
       state, exchange,
       [](std::string_view body, Request& request) { return read_request(body, Kind::kEmbedding, request); },
-      embed_request);
+      [deployment = name_in_path(args, kDeployment)](OpenAiState& there, Exchange& x, Request&& request) {
+        if (!deployment.empty()) request.model = deployment;
+        embed_request(there, x, std::move(request));
+      });
 }
 
 }  // namespace weir::openai

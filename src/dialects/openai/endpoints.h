@@ -1,6 +1,7 @@
 // The routes, each answered by one function.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "dialects/openai/request.h"
@@ -24,6 +25,11 @@ class Endpoint final : public wire::Service {
 
 // Adds the names of the members that were ignored to the head of the answer, as `weir-ignored`, and to the log.
 void tell_ignored(wire::Exchange& exchange, const Request& request);
+
+// The {name} of a path, or {owner}/{name}; empty where it has neither.
+std::string name_in_path(const wire::PathArgs& args, std::string_view name);
+// The name in the paths of Azure OpenAI: it is the model.
+inline constexpr std::string_view kDeployment = "deployment";
 
 void chat_completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);

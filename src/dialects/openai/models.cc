@@ -75,8 +75,7 @@ void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
 }
 
 void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args) {
-  const std::string owner(args["owner"]),
-      name = owner.empty() ? std::string(args["model"]) : owner + '/' + std::string(args["model"]);
+  const std::string name = name_in_path(args, "model");
   if (anthropic::asks(exchange)) return anthropic::show_model(state, exchange, name);
   auto [served, error] = find_model(state, exchange, name, bus::Needs::kAnything);
   if (!error.ok()) return respond(exchange, error);

@@ -11,8 +11,8 @@
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/batches/batches.h"
 #include "dialects/openai/batches/document.h"
-#include "dialects/openai/chats/chats.h"
 #include "dialects/openai/batches/uploads.h"
+#include "dialects/openai/chats/chats.h"
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/generate/generate.h"
@@ -53,14 +53,16 @@ class AnswerTask final : public PromptTask {
   const MakeAnswer make_;
 };
 
-void run(OpenAiState& state, Exchange& exchange, Kind kind) {
+// A path that names a deployment has the word, whatever the body says.
+void run(OpenAiState& state, Exchange& exchange, const PathArgs& args, Kind kind) {
   read_body<Request>(
       state, exchange,
       [kind](std::string_view body, Request& request) {
         ApiError bad = read_request(body, kind, request);
         return bad.ok() && request.store ? chats::check_stored(request) : bad;
       },
-      [kind](OpenAiState& there, Exchange& x, Request&& request) {
+      [kind, deployment = name_in_path(args, kDeployment)](OpenAiState& there, Exchange& x, Request&& request) {
+        if (!deployment.empty()) request.model = deployment;
         MakeAnswer make = request.stream ? streamed : whole;
         answer(there, x, kind, std::move(request), make);
       });
@@ -122,18 +124,26 @@ constexpr Row kUnderPrefix[] = {
     {"GET", "/files/{file}", batches::show_file, Permission::kInfer},
     {"GET", "/files/{file}/content", batches::file_content, Permission::kInfer},
     {"DELETE", "/files/{file}", batches::delete_file, Permission::kInfer},
-    {"POST", "/batches", batches::create_batch, Permission::kInfer},
-    {"GET", "/batches", batches::list_batches, Permission::kInfer},
-    {"GET", "/batches/{batch}", batches::show_batch, Permission::kInfer},
     {"POST", "/uploads", batches::create_upload, Permission::kInfer},
     {"POST", "/uploads/{upload}/complete", batches::complete_upload, Permission::kInfer},
     {"POST", "/uploads/{upload}/cancel", batches::cancel_upload, Permission::kInfer},
+    {"POST", "/batches", batches::create_batch, Permission::kInfer},
+    {"GET", "/batches", batches::list_batches, Permission::kInfer},
+    {"GET", "/batches/{batch}", batches::show_batch, Permission::kInfer},
     {"POST", "/batches/{batch}/cancel", batches::cancel_batch, Permission::kInfer},
     {"POST", "/load_lora_adapter", load_adapter, Permission::kAdmin},
     {"POST", "/unload_lora_adapter", unload_adapter, Permission::kAdmin},
     {"GET", "/models", list_models, Permission::kRead},
     {"GET", "/models/{model}", show_model, Permission::kRead},
     {"GET", "/models/{owner}/{model}", show_model, Permission::kRead},  // "Qwen/Qwen3-8B", as some clients send it
+};
+// Azure OpenAI's, under /deployments/{deployment} of the prefixes that end with /openai. It has the others there, too.
+constexpr std::string_view kAzurePrefix = "/openai";
+constexpr Row kDeploymentRows[] = {
+    {"POST", "/chat/completions", chat_completions, Permission::kInfer},
+    {"POST", "/completions", completions, Permission::kInfer},
+    {"POST", "/embeddings", embeddings, Permission::kInfer},
+    {"POST", "/batches", batches::create_batch, Permission::kInfer},
 };
 constexpr Row kOllamaRows[] = {
     {"POST", "/api/chat", ollama::chat, Permission::kInfer},
@@ -154,6 +164,11 @@ constexpr Row kOllamaRows[] = {
 constexpr Row kAnthropicRows[] = {
     {"POST", "/v1/messages", anthropic::messages, Permission::kInfer},
     {"POST", "/v1/messages/count_tokens", anthropic::count_tokens, Permission::kInfer},
+    {"GET", "/v1/messages/batches", anthropic::list_batches, Permission::kInfer},
+    {"GET", "/v1/messages/batches/{batch}", anthropic::show_batch, Permission::kInfer},
+    {"DELETE", "/v1/messages/batches/{batch}", anthropic::delete_batch, Permission::kInfer},
+    {"GET", "/v1/messages/batches/{batch}/results", anthropic::batch_results, Permission::kInfer},
+    {"POST", "/v1/messages/batches/{batch}/cancel", anthropic::cancel_batch, Permission::kInfer},
 };
 constexpr Row kSglangRows[] = {
     {"POST", "/generate", generate::generate, Permission::kInfer},  // TGI's, too
@@ -164,11 +179,6 @@ constexpr Row kSglangRows[] = {
     {"GET", "/server_info", generate::server_info, Permission::kRead},
     {"GET", "/flush_cache", generate::flush_cache, Permission::kAdmin},
     {"POST", "/flush_cache", generate::flush_cache, Permission::kAdmin},
-    {"GET", "/v1/messages/batches", anthropic::list_batches, Permission::kInfer},
-    {"GET", "/v1/messages/batches/{batch}", anthropic::show_batch, Permission::kInfer},
-    {"DELETE", "/v1/messages/batches/{batch}", anthropic::delete_batch, Permission::kInfer},
-    {"GET", "/v1/messages/batches/{batch}/results", anthropic::batch_results, Permission::kInfer},
-    {"POST", "/v1/messages/batches/{batch}/cancel", anthropic::cancel_batch, Permission::kInfer},
 };
 constexpr Row kTgiRows[] = {
     {"POST", "/generate_stream", generate::generate_stream, Permission::kInfer},
@@ -217,8 +227,12 @@ void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request
   perform(state, exchange, *served, std::move(task), bytes);
 }
 
-void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kChat); }
-void completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kCompletion); }
+void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs& args) {
+  run(state, exchange, args, Kind::kChat);
+}
+void completions(OpenAiState& state, Exchange& exchange, const PathArgs& args) {
+  run(state, exchange, args, Kind::kCompletion);
+}
 
 void Endpoint::serve(Exchange& exchange, const PathArgs& args) {
   settle_protocol(exchange, serve_);
@@ -231,6 +245,12 @@ bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
   if (exchange.record().protocol == kAnthropic) tell_id(exchange);
   respond(exchange, openai::refuse(why));
   return true;
+}
+
+std::string name_in_path(const PathArgs& args, std::string_view what) {
+  std::string name(args[what]);
+  const std::string_view owner = args["owner"];
+  return owner.empty() ? name : std::string(owner) + '/' + name;
 }
 
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec) { return marshal::tokens_of(spec).get(); }
@@ -307,6 +327,7 @@ void prepare_jobs(OpenAiState& state) {
     return std::optional<jobs::Outcome>();
   };
   state.options.jobs->prepare(std::string(batches::kKind), give_way, jobs::Requests::kOneMore);
+  state.options.jobs->prepare(std::string(anthropic::kMessagesKind), give_way, jobs::Requests::kOneMore);
   state.options.jobs->prepare(std::string(responses::kPutOffKind), responses::prepare_put_off, jobs::Requests::kCounted,
                               responses::leave_out_turns);
 }
@@ -323,11 +344,13 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
     for (const Row& row : kUnderPrefix) parts_->add(router, prefix, row);
     parts_->add_streamed(router, prefix + "/files", batches::upload);
     parts_->add_streamed(router, prefix + "/uploads/{upload}/parts", batches::add_upload_part);
+    if (prefix.ends_with(kAzurePrefix))
+      for (const char* where : {"/deployments/{deployment}", "/deployments/{owner}/{deployment}"})
+        for (const Row& row : kDeploymentRows) parts_->add(router, prefix + where, row);
     router.error_form(prefix, respond_status);
   }
   for (const Row& row : kAtRoot) parts_->add(router, "", row);
   for (const char* path : {"/embed", "/v2/embed", "/rerank", "/v2/rerank", "/score", "/classify"})
-  state.options.jobs->prepare(std::string(anthropic::kMessagesKind), give_way, jobs::Requests::kOneMore);
     router.error_form(path, respond_status);
   for (const Row& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);
@@ -338,10 +361,10 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
     router.error_form(path, respond_status);
   for (const char* path : {"/generate_stream", "/invocations", "/info"}) router.error_form(path, respond_tgi_status);
   for (const Row& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);
+  parts_->add_streamed(router, "/v1/messages/batches", anthropic::create_batch, kAnthropic);
   router.error_form("/v1/messages", respond_anthropic_status);
 }
 
 Openai::~Openai() { parts_->state.bus.env().cancel(parts_->state.forgets); }
 
 }  // namespace weir::openai
-  parts_->add_streamed(router, "/v1/messages/batches", anthropic::create_batch, kAnthropic);

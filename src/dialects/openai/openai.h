@@ -2,7 +2,8 @@
 //
 //   POST {prefix}/chat/completions, {prefix}/completions, {prefix}/embeddings, {prefix}/responses
 //   POST {prefix}/rerank, /rerank, /v2/rerank, {prefix}/score, /score, /classify
-//   {prefix}/files, {prefix}/batches (batches/batches.h)
+//   {prefix}/files, {prefix}/batches (batches/batches.h), {prefix}/uploads (batches/uploads.h)
+//   POST {…/openai}/deployments/{model}/chat/completions, …: Azure OpenAI's
 //   GET {prefix}/models[/{id}]     POST /tokenize, /detokenize     GET /version, /health, /ping, /load
 // Reference: platform.openai.com/docs/api-reference, docs.vllm.ai ("OpenAI-Compatible Server"). What is beyond the two
 // is in README.md.
@@ -45,7 +46,7 @@ namespace weir::openai {
 
 struct Options {
   std::string server_version;
-  std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
+  std::vector<std::string> prefixes{"/v1", "/openai/v1", "/openai", "/v3"};
   uint64_t max_body = 4 << 20;                           // of one request
   std::function<bool()> ready;                           // the server takes requests; what /health says
   wire::Offload* offload = nullptr;                      // reads long bodies; null: the shard does
