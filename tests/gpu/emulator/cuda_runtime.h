@@ -199,17 +199,22 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <class... Params>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute, int bytes) {
-  if (bytes < 0 || size_t(bytes) > emulator::kSharedAtMost) return emulator::last_error() = 1;
+  if (bytes < 0 || size_t(bytes) > emulator::kSharedOfHopper) return emulator::last_error() = 1;
   emulator::shared_limit(reinterpret_cast<const void*>(kernel)) = size_t(bytes);
   return cudaSuccess;
 }
 struct cudaFuncAttributes {
-  int ptxVersion;
+  int ptxVersion, numRegs;
 };
 template <class... Params>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, void (*kernel)(Params...)) {
   emulator::loaded(reinterpret_cast<const void*>(kernel));
-  out->ptxVersion = 90;
+  out->ptxVersion = 90, out->numRegs = 168;
+  return cudaSuccess;
+}
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor };
+inline cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr which, int) {
+  *out = which == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
   return cudaSuccess;
 }
 inline cudaError_t cudaDriverGetVersion(int* out) {

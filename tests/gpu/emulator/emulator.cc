@@ -11,9 +11,11 @@
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "async.h"
 #include "cuda_runtime.h"
 #include "fiber_switch.h"
 #include "support/sanitizers.h"
@@ -31,23 +33,15 @@ constexpr int32_t kBadShape = 1, kBadConfiguration = 9, kLaunchFailure = 719;
 constexpr size_t kStack = 256 << 10;
 constexpr uint32_t kMostThreads = 1024;
 
-struct PendingCopy {
-  void* to;
-  const void* from;
-  size_t bytes;
-  uint32_t group;
-};
-
 struct Fiber {
-  enum class State : uint8_t { kReady, kMeeting, kAtBarrier, kEnded } state = State::kReady;
+  enum class State : uint8_t { kReady, kMeeting, kAtBarrier, kWaiting, kEnded } state = State::kReady;
   void* sp = nullptr;
   void* fake_stack = nullptr;  // AddressSanitizer's
   dim3 thread;
   Where where{};
   uint64_t meetings = 0;
-  std::vector<PendingCopy> copies;
-  uint32_t groups = 0;  // of copies, committed
   bool has_waited = false;
+  bool given_up = false;  // a wait that nobody can end
 };
 
 struct Warp {
@@ -61,6 +55,8 @@ class Machine {
   int32_t launch(const Shape& shape, const std::function<void()>& thread);
   void yield();
   void release_warp(uint32_t warp);
+  enum class Wake : uint8_t { kToLook, kToGiveUp };
+  bool wake(Wake how);
   [[noreturn]] void give_up();
   void run_thread();
 
@@ -71,11 +67,15 @@ class Machine {
 
   dim3 thread_index, block_index, block_size, grid_size;
   std::byte* shared = nullptr;
+  size_t shared_bytes = 0;
   std::string failure;
-  bool running = false, early = false, hides = false;
+  bool running = false, early = false, hides = false, paused = false;
 
  private:
   void run_block();
+  uint32_t count(Fiber::State state) const {
+    return uint32_t(std::ranges::count(std::span(fibers_).first(threads_), state, &Fiber::state));
+  }
   bool is_watched_block() const;
   bool run_to_inputs();
   bool run_warp(uint32_t warp);
@@ -148,7 +148,7 @@ int32_t Machine::launch(const Shape& shape, const std::function<void()>& thread)
   warps_.resize(kMostThreads / kLanes);
   running = true;
   begin_watch();
-  shared = shape.shared ? guarded(shape.shared) : nullptr;
+  shared_bytes = shape.shared, shared = shape.shared ? guarded(shape.shared) : nullptr;
   for (uint32_t z = 0; z < shape.grid.z && failure.empty(); ++z)
     for (uint32_t y = 0; y < shape.grid.y && failure.empty(); ++y)
       for (uint32_t x = 0; x < shape.grid.x && failure.empty(); ++x) {
@@ -159,6 +159,8 @@ int32_t Machine::launch(const Shape& shape, const std::function<void()>& thread)
   if (shared) drop_guarded(shared);
   end_watch();
   running = false;
+  if (shape.shared > kSharedAtMost && failure.empty() && !is_for_hopper())
+    failure = "more shared memory than every device has";
   return failure.empty() ? 0 : kLaunchFailure;
 }
 
@@ -166,8 +168,7 @@ void Machine::prepare(uint32_t i) {
   Fiber& fiber = fibers_[i];
   fiber.state = Fiber::State::kReady;
   fiber.fake_stack = nullptr;
-  fiber.meetings = 0, fiber.groups = 0, fiber.has_waited = false;
-  fiber.copies.clear();
+  fiber.meetings = 0, fiber.has_waited = fiber.given_up = false;
   fiber.thread = dim3(i % block_size.x, i / block_size.x % block_size.y, i / (block_size.x * block_size.y));
 #if defined(WEIR_ASAN)
   __asan_unpoison_memory_region(stack(i), kStack);
@@ -181,6 +182,7 @@ void Machine::prepare(uint32_t i) {
 
 void Machine::run_block() {
   for (uint32_t i = 0; i < threads_; ++i) prepare(i);
+  begin_async(threads_, shared, shared_bytes);
   uint32_t warps = (threads_ + kLanes - 1) / kLanes;
   for (auto& warp : warps_) warp.arrived = 0;
   if (early && is_watched_block() && !run_to_inputs()) return;
@@ -191,9 +193,9 @@ void Machine::run_block() {
     for (uint32_t warp : order)
       while (run_warp(warp))
         if (!failure.empty()) return;
-    auto ended = std::count_if(fibers_.begin(), fibers_.begin() + threads_,
-                               [](const Fiber& f) { return f.state == Fiber::State::kEnded; });
-    if (ended == threads_) return check_ended();
+    if (count(Fiber::State::kEnded) == threads_) return check_ended();
+    if (count(Fiber::State::kReady) > 0) continue;
+    if (wake(std::exchange(paused, false) ? Wake::kToLook : Wake::kToGiveUp)) continue;
     end_barrier();
     if (!failure.empty()) return;
   }
@@ -279,8 +281,7 @@ void Machine::give_up() {
 
 // Nobody can go on: that must be because all wait at the same barrier.
 void Machine::end_barrier() {
-  const Fiber* first = nullptr;
-  const Fiber* ended = nullptr;
+  const Fiber *first = nullptr, *ended = nullptr;
   for (uint32_t i = 0; i < threads_; ++i) {
     const Fiber& fiber = fibers_[i];
     if (fiber.state == Fiber::State::kEnded) {
@@ -307,9 +308,20 @@ void Machine::check_ended() {
   for (uint32_t i = 0; i < threads_ && failure.empty(); ++i)
     if (early && !fibers_[i].has_waited)
       failure = "thread " + std::to_string(i) + " ends without having waited for its inputs";
-    else if (!fibers_[i].copies.empty())
-      failure = "thread " + std::to_string(i) + " ends with copies that nobody waits for";
+    else if (const std::string left = left_by(i); !left.empty())
+      failure = "thread " + std::to_string(i) + " ends with " + left;
   if (!failure.empty()) std::fprintf(stderr, "emulator: %s\n", failure.c_str());
+}
+
+// Those that wait; false: nobody does.
+bool Machine::wake(Wake how) {
+  bool any = false;
+  for (uint32_t i = 0; i < threads_; ++i) {
+    if (fibers_[i].state != Fiber::State::kWaiting) continue;
+    fibers_[i].state = Fiber::State::kReady, fibers_[i].given_up = how == Wake::kToGiveUp;
+    any = true;
+  }
+  return any;
 }
 
 void Machine::release_warp(uint32_t warp) {
@@ -333,8 +345,7 @@ const std::string& failure() { return machine.failure; }
 
 void barrier(Where where) {
   Fiber& self = machine.self();
-  self.state = Fiber::State::kAtBarrier;
-  self.where = where;
+  self.state = Fiber::State::kAtBarrier, self.where = where;
   machine.yield();
 }
 
@@ -349,8 +360,7 @@ const Slot* meet(uint32_t mask, const void* mine, size_t bytes, Where where) {
   if (warp.arrived == 0) warp.where = where;
   if (warp.where.line != where.line || std::strcmp(warp.where.file, where.file) != 0)
     fail(where, "the warp's other lanes wait at", &warp.where);
-  self.state = Fiber::State::kMeeting;
-  self.where = where;
+  self.state = Fiber::State::kMeeting, self.where = where;
   if (++warp.arrived == kLanes) {
     machine.release_warp(machine.current() / kLanes);
   } else {
@@ -365,25 +375,17 @@ void await_inputs() {
   if (!std::exchange(machine.self().has_waited, true) && machine.hides) machine.yield();
 }
 
-void copy_async(void* to, const void* from, size_t bytes, Where where) {
-  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16) fail(where, "a copy of 16 unaligned");
-  if (bytes > 0) (void)*static_cast<const volatile std::byte*>(from);  // is noticed where it is hidden
-  std::memset(to, 0xff, 16);
+bool wait(Until until, Where where) {
   Fiber& self = machine.self();
-  self.copies.push_back({to, from, bytes, self.groups});
+  self.state = Fiber::State::kWaiting, self.where = where;
+  machine.paused |= until == Until::kIdle;
+  machine.yield();
+  return !std::exchange(self.given_up, false);
 }
 
-void commit_copies() { ++machine.self().groups; }
+void wake_waiting() { machine.wake(Machine::Wake::kToLook); }
 
-void wait_copies(uint32_t but_the_last) {
-  Fiber& self = machine.self();
-  std::erase_if(self.copies, [&](const PendingCopy& c) {
-    if (c.group + but_the_last >= self.groups) return false;
-    std::memcpy(c.to, c.from, c.bytes);
-    std::memset(static_cast<std::byte*>(c.to) + c.bytes, 0, 16 - c.bytes);
-    return true;
-  });
-}
+uint32_t current_thread() { return machine.current(); }
 
 void fail(Where where, const char* what, const Where* other) {
   machine.failure = at(where) + ": " + what + (other ? " " + at(*other) : "");

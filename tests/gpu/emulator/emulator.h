@@ -9,6 +9,7 @@
 // - an address that is not aligned for its load, asynchronous copies that nobody waits for
 // - a thread of a launch that may begin early and ends without having waited for its inputs, or touches before what a
 //   kernel has written; the latter ends the process with a report, and goes unnoticed with AddressSanitizer
+// - products of warpgroups whose matrices are not there yet, or whose registers change meanwhile
 // - shapes, shared memory that a device would not take
 // Memory beyond a buffer or beyond dynamic shared memory is not mapped: touching it ends the process with a report.
 // Dynamic shared memory starts as NaN. AddressSanitizer knows of the fibers and finds the rest.
@@ -31,6 +32,7 @@ namespace emulator {
 
 constexpr uint32_t kLanes = 32;
 constexpr size_t kSharedByDefault = 48 << 10, kSharedAtMost = 99 << 10;  // what every device from sm_80 on has
+constexpr size_t kSharedOfHopper = 227 << 10;                            // which only its kernels may ask for
 
 struct Shape {
   dim3 grid, block;
@@ -64,6 +66,31 @@ void await_inputs();
 void copy_async(void* to, const void* from, size_t bytes, Where where);
 void commit_copies();
 void wait_copies(uint32_t but_the_last);
+
+// --- Hopper (warpgroup.cc)
+// Of dynamic shared memory, which begins at no multiple of more than 16 here.
+uint32_t shared_address(const void* at, Where where);
+// Until then products do not read what this thread has copied.
+void fence_copies();
+// d [64][columns] (+)= a [64][16] b, by a warpgroup: the registers of this thread.
+struct Product {
+  float* d;
+  uint32_t columns;
+  bool on;                              // or from zeros
+  uint64_t a = 0;                       // a descriptor of rows, or
+  const uint32_t* registers = nullptr;  // four
+  uint64_t b;                           // a descriptor
+  bool b_columns = false;               // of columns
+};
+void multiply(const Product& product, Where where);
+void fence_products();
+void commit_products();
+void wait_products(uint32_t but_the_last);
+void make_barrier(void* at, uint32_t count, Where where);
+void arrive(void* at, Where where);
+// Waits for the end of a phase of that parity. False: nobody can arrive any more.
+bool is_over(void* at, uint32_t parity, Where where);
+
 // Ends the launch with a failure.
 [[noreturn]] void fail(Where where, const char* what, const Where* other = nullptr);
 
