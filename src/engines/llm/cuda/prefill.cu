@@ -12,7 +12,7 @@
 // 80 and 96 KiB of shared memory that is 4, 3, 2 and 2 blocks per multiprocessor of an H100. Left to itself it takes 130 for the
 // first, which is a block less.
 #include "engines/llm/cuda/mma.cuh"
-#include "engines/llm/cuda/paged.cuh"
+#include "engines/llm/cuda/prefill.cuh"
 
 namespace weir::llm::cuda {
 namespace {
@@ -36,27 +36,6 @@ template <uint32_t kDim>
 __device__ uint32_t at(uint32_t row, uint32_t chunk) {
   return swizzled<kDim>(row, chunk);
 }
-
-// State that all threads of a block share.
-struct Work {
-  Chunk chunk;
-  uint32_t queries;    // of this tile
-  uint32_t first;      // the first one's row in q and out
-  uint32_t position;   // and its position
-  uint32_t from, end;  // positions that any query of the tile sees
-  bool whole;          // and all of them do
-
-  __device__ Work(const PrefillAttention& a) {
-    Tile tile = a.tiles[blockIdx.y];
-    chunk = a.chunks[tile.chunk];
-    queries = min(kQueryTile, chunk.count - tile.query);
-    first = chunk.first + tile.query, position = chunk.begin + tile.query;
-    end = position + queries;
-    from = a.window && position + 1 > a.window ? position + 1 - a.window : 0;
-    whole = a.mask == PrefillAttention::kBidirectional;
-    if (whole) end = chunk.begin + chunk.count;
-  }
-};
 
 template <uint32_t kDim>
 __device__ void load_queries(Bf16* queries, const PrefillAttention& a, const Work& work) {
@@ -124,20 +103,7 @@ struct Rows {
     }
   }
 
-  // base: position of the first key; first: of the warp's first query.
-  __device__ void mask(float (&s)[kTiles][4], uint32_t base, uint32_t first, uint32_t window) {
-    if (base + kKeys<kDim> <= first + 1 && (window == 0 || base + window > first + 15)) return;
-    uint32_t lane = threadIdx.x % kWarp;
-#pragma unroll
-    for (uint32_t tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-      for (uint32_t i = 0; i < 4; ++i) {
-        uint32_t key = base + tile * 8 + lane % 4 * 2 + i % 2, query = first + lane / 4 + i / 2 * 8;
-        if (key > query || (window && key + window <= query)) s[tile][i] = -INFINITY;
-      }
-  }
-
-  // The same where every query sees all before `end`.
+  // In place of mask_scores() where every query sees all before `end`.
   __device__ void cut(float (&s)[kTiles][4], uint32_t base, uint32_t end) {
     if (base + kKeys<kDim> <= end) return;
     uint32_t lane = threadIdx.x % kWarp;
@@ -156,22 +122,10 @@ struct Rows {
       for (uint32_t i = 0; i < 4; ++i) s[tile][i] = capped(s[tile][i] * scale, cap);
   }
 
-  // Scores become weights relative to the highest so far, and what was summed before is brought down to that.
   __device__ void weigh(float (&s)[kTiles][4], float scale) {
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
-      float top = -INFINITY;
-#pragma unroll
-      for (uint32_t tile = 0; tile < kTiles; ++tile) top = fmaxf(top, fmaxf(s[tile][2 * half], s[tile][2 * half + 1]));
-      top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
-      float now = fmaxf(highest[half], top * scale), shrink = exp2f(highest[half] - now), here = 0;
-      highest[half] = now;
-#pragma unroll
-      for (uint32_t tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-        for (uint32_t i = 2 * half; i < 2 * half + 2; ++i) here += s[tile][i] = exp2f(fmaf(s[tile][i], scale, -now));
-      sum[half] = sum[half] * shrink + here;
+      const float shrink = weigh_scores(s, half, scale, highest[half], sum[half]);
 #pragma unroll
       for (uint32_t d = 0; d < kDim / 8; ++d) out[d][2 * half] *= shrink, out[d][2 * half + 1] *= shrink;
     }
@@ -200,11 +154,9 @@ struct Rows {
     uint32_t lane = threadIdx.x % kWarp, first = threadIdx.x / kWarp * 16;
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
-      float all = sum[half];
-      all += __shfl_xor_sync(kAllLanes, all, 1);
-      all += __shfl_xor_sync(kAllLanes, all, 2);
-      if constexpr (kExtras) all += sink_weight(a.sinks, blockIdx.x, highest[half]);
-      float share = all > 0 ? 1 / all : 0.f;
+      float sink = 0;
+      if constexpr (kExtras) sink = sink_weight(a.sinks, blockIdx.x, highest[half]);
+      const float share = share_of(sum[half], sink);
 #pragma unroll
       for (uint32_t d = 0; d < kChunks; ++d)
         *reinterpret_cast<uint32_t*>(rows + at<kDim>(first + half * 8 + lane / 4, d) + lane % 4 * 2) =
@@ -254,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, kDim == 64 && !kExtras ? kBlocksOf64
     if (work.whole)
       mine.cut(s, base, work.end);
     else
-      mine.mask(s, base, first, a.window);
+      mask_scores(s, base, first, a.window);
     mine.weigh(s, caps ? 1.f : a.scale * kLog2E);
     mine.add(s, values + turn * kPiece);
     __syncthreads();  // before this piece's place is taken
