@@ -34,6 +34,7 @@ DYNAMIC = {**{f'decode_kernel<{dim}u, {extras}>': (warps * stages * 2 * 16 * dim
               for dim, warps, stages in ((64, 4, 3), (96, 4, 2), (128, 4, 2), (256, 2, 2)) for extras in ('false', 'true')},
            **{f'prefill_kernel<{dim}u, {extras}>': (64 + 4 * (32 if dim == 256 else 64)) * dim * 2
               for dim in (64, 96, 128, 256) for extras in ('false', 'true')},
+           **{f'prefill_wgmma_kernel<{dim}u>': 1024 + (2 * 64 + 4 * 128) * dim * 2 + 80 for dim in (64, 128)},
            **{f'grouped_kernel<{rows}u, {into}>': stages * (rows + 128) * 64 * 2
               for rows, stages in ((16, 4), (64, 3), (128, 3)) for into in (0, 1)}}
 

@@ -55,6 +55,7 @@ constexpr float kCap = 1.5f;
 std::string words_of(Scores scores) {
   return scores == Scores::kPlain ? "" : scores == Scores::kCapped ? " capped" : " sinks";
 }
+std::string words_of(PrefillAttention::With with) { return with == PrefillAttention::kWgmma ? " wgmma" : ""; }
 std::string words_of(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window) {
   return " " + std::to_string(heads) + "/" + std::to_string(kv_heads) + "x" + std::to_string(dim) +
          (window ? " window" : "");
@@ -153,12 +154,13 @@ void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 
 // A chunk at the front of a sequence, one in its middle, one of a single token, one at a window's edge.
 void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block,
-                   Scores scores = Scores::kPlain) {
+                   Scores scores = Scores::kPlain, PrefillAttention::With with = PrefillAttention::kMma) {
   struct Part {
     uint32_t begin, count;
   };
   std::vector<Part> has{{0, 70}, {37, 64}, {129, 1}, {150, 33}};
   if (lab.scale == Lab::Scale::kFull) has.insert(has.end(), {{0, 500}, {1000, 130}, {2048, 64}});
+  if (with == PrefillAttention::kWgmma) has.push_back({600, 40});  // more pieces of keys than a block holds
   std::vector<uint32_t> lengths;
   std::vector<Chunk> parts;
   std::vector<Tile> pieces;
@@ -175,6 +177,7 @@ void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, ui
   Both chunks(lab, parts);
   Both tiles(lab, pieces);
   Both sinks(lab, some_floats(lab, heads, 2));
+  Both stuck(lab, std::vector<uint32_t>{0});
   run(lab, &Kernels::prefill_attention, [&](Side s) {
     PrefillAttention a{};
     a.q = q.at(s), a.k_cache = cache.k.at(s), a.v_cache = cache.v.at(s), a.out = out.at(s);
@@ -183,11 +186,25 @@ void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, ui
     a.scale = 1 / std::sqrt(float(dim));
     if (scores == Scores::kCapped) a.cap = kCap;
     if (scores == Scores::kSinks) a.sinks = sinks.at(s);
+    a.with = with, a.stuck = stuck.at(s);
     return a;
   });
   // The weights are rounded to bfloat16, too.
-  lab.check("prefill attention" + words_of(heads, kv_heads, dim, window) + words_of(scores), out.error(lab),
-            2 * kOneStep);
+  lab.check("prefill attention" + words_of(with) + words_of(heads, kv_heads, dim, window) + words_of(scores),
+            out.error(lab), 2 * kOneStep);
+  if (with == PrefillAttention::kWgmma) lab.check("prefill attention wgmma, barriers", stuck.error(lab), 0);
+}
+
+// The same by its own kernel, where it does that shape.
+void check_hopper(Lab& lab, uint32_t group, uint32_t kv_heads, uint32_t dim, uint32_t block) {
+  if (lab.scale != Lab::Scale::kFull) group = std::min(group, 7u);  // the emulator takes its time
+  PrefillAttention a{};
+  a.heads = group * kv_heads, a.kv_heads = kv_heads, a.dim = dim;
+  if (!lab.is_hopper() || !takes_wgmma(a)) return;
+  auto check = [&](uint32_t window, Scores scores) {
+    check_prefill(lab, a.heads, kv_heads, dim, window, block, scores, PrefillAttention::kWgmma);
+  };
+  check(0, Scores::kPlain), check(200, Scores::kPlain), check(40, Scores::kSinks);
 }
 
 }  // namespace
@@ -216,6 +233,8 @@ void check_attention(Lab& lab) {
         const uint32_t some = std::min(kv_heads, 2u);
         check_prefill(lab, heads / kv_heads * some, some, dim, window, block, scores);
       }
+  for (auto [heads, kv_heads, dim, block] : all)
+    check_hopper(lab, heads / kv_heads, std::min(kv_heads, 2u), dim, block);
   for (auto [heads, kv_heads, dim, block] : all)
     for (uint32_t with : {0u, 1u, 2u, 3u, 4u, 7u}) check_turned(lab, heads, kv_heads, dim, with, block);
 }

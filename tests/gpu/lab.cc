@@ -104,6 +104,11 @@ double Lab::copy_peak() {
   return 2 * double(bytes) / time([&] { must(device.copy(stream, device::Way::kOnDevice, {&one, 1})); });
 }
 
+bool Lab::is_hopper() const {
+  const auto& info = device.info();
+  return info.index < 0 || (info.major == 9 && info.minor == 0);
+}
+
 void Lab::ran(llm::cuda::Code code, const char* what) {
   if (code != 0) std::fprintf(stderr, "%s: %s\n", what, words_(code).c_str());
   base::check(code == 0, "a kernel can be launched");

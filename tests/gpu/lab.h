@@ -54,6 +54,8 @@ class Lab {
   double time(const std::function<void()>& queue_once);
   // Bytes per second that a copy on the device reads and writes: the limit of what memory bounds.
   double copy_peak();
+  // Whether kernels for Hopper can be launched. The emulator is one, too; host versions do not care.
+  bool is_hopper() const;
   // A launch must succeed.
   void ran(llm::cuda::Code code, const char* what);
 

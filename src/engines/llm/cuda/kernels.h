@@ -15,7 +15,7 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 11;
+inline constexpr uint32_t kKernelsAbi = 12;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;   // of a row that only fills a graph's batch: writes nothing
@@ -198,7 +198,13 @@ struct PrefillAttention {
   enum Mask : uint32_t { kCausal, kBidirectional } mask = kCausal;  // kBidirectional: window is 0
   float cap = 0;                                                    // as in DecodeAttention
   const float* sinks = nullptr;                                     // the same
+  enum With : uint32_t { kMma, kWgmma } with = kMma;                // kWgmma: kRefused where there is none
+  uint32_t* stuck = nullptr;  // of kWgmma: a 0 that becomes another number where a wait was given up; null: it traps
 };
+// Whether the kernel for Hopper does this shape. Other devices have none.
+constexpr bool takes_wgmma(const PrefillAttention& a) {
+  return (a.dim == 64 || a.dim == 128) && a.heads >= 2 * a.kv_heads && a.mask == a.kCausal && a.cap == 0;
+}
 
 // out = scale x weight^T (+ bias) (+ out). Sums are in float32.
 //

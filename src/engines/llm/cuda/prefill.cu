@@ -222,10 +222,14 @@ Code start(const Launch& launch, const PrefillAttention& a) {
 
 }  // namespace
 
+// prefill_wgmma.cu
+Code prefill_wgmma(const Launch& launch, const PrefillAttention& a);
+
 Code prefill_attention(const Launch& launch, const PrefillAttention& a) {
   if (a.mask == PrefillAttention::kBidirectional && a.window > 0) return kBadShape;
   if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.block_size == 0 || a.count > 65535) return kBadShape;
   if (a.count == 0) return 0;
+  if (a.with == PrefillAttention::kWgmma) return prefill_wgmma(launch, a);
   return a.dim == 64    ? start<64>(launch, a)
          : a.dim == 96  ? start<96>(launch, a)
          : a.dim == 128 ? start<128>(launch, a)

@@ -42,6 +42,7 @@ Code load_logits(int32_t device);
 Code load_normed(int32_t device);
 Code load_norms(int32_t device);
 Code load_prefill(int32_t device);
+Code load_prefill_wgmma(int32_t device);
 Code load_rope(int32_t device);
 Code load_rows(int32_t device);
 Code load_states(int32_t device);
@@ -52,7 +53,7 @@ namespace {
 Code load_all(int32_t device) {
   Code code = 0;
   for (auto load : {load_decode, load_draw, load_encoder, load_experts, load_grouped, load_logits, load_normed,
-                    load_norms, load_prefill, load_rope, load_rows, load_states, load_thin})
+                    load_norms, load_prefill, load_prefill_wgmma, load_rope, load_rows, load_states, load_thin})
     if (code == 0) code = load(device);
   return code;
 }
