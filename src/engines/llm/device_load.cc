@@ -138,6 +138,7 @@ base::Result<generation::TokenModel> load_into_devices(Loading& l, const Ranks& 
                                                .max_running = policy.max_running,
                                                .broken = place.broken,
                                                .graphs = l.options.graphs,
+                                               .wgmma = l.options.wgmma,
                                                .capture_time = cuda::capture_time(device)});
   if (!engine) return engine.error();
   if (auto s = size_kv(l, ranks, place, **engine); !s.ok()) return s;

@@ -110,12 +110,13 @@ void read_formats(ParameterTable& p, Options& o) {
            "auto or int8 is expected");
 }
 
-void read_graphs(ParameterTable& p, Options& o) {
-  auto* text = p.find("graphs");
-  if (!text) return;
+// A parameter that is on where nobody says so.
+bool is_off(ParameterTable& p, const char* name) {
+  auto* text = p.find(name);
+  if (!text) return false;
   auto on = base::parse_switch(*text);
-  if (!on) return p.fail("graphs", "on or off is expected");
-  o.graphs = *on ? Graphs::kOn : Graphs::kOff;
+  if (!on) p.fail(name, "on or off is expected");
+  return on && !*on;
 }
 
 }  // namespace
@@ -130,7 +131,8 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   read_policy(p, batching, o);
   p.count("draft_tokens", 0, 64, o.policy.draft_tokens);
   read_formats(p, o);
-  read_graphs(p, o);
+  if (is_off(p, "graphs")) o.graphs = Graphs::kOff;
+  if (is_off(p, "wgmma")) o.wgmma = Wgmma::kOff;
   if (auto* text = p.find("device")) o.device = *text;
   p.count("tensor_parallel_size", 1, cuda::kMostRanks, o.tensor_parallel);
   if (p.find("memory_share")) p.count("memory_share", 1, 100, o.memory_share.emplace());

@@ -20,6 +20,9 @@ namespace weir::llm {
 // Whether the operations that a device is given again and again become graphs (CUDA graphs), which are queued at once.
 enum class Graphs : uint8_t { kOn, kOff };
 
+// Whether attention of prompts may take the kernel for Hopper (cuda/wgmma_check.h).
+enum class Wgmma : uint8_t { kOn, kOff };
+
 struct Options {
   generation::TokenPolicy policy;
   uint32_t threads = 1;
@@ -30,6 +33,7 @@ struct Options {
   std::string device = "auto";   // "auto", "cpu", or what device::Devices::find() knows
   uint32_t tensor_parallel = 1;  // devices that compute the model together: `device` and those behind it
   Graphs graphs = Graphs::kOn;
+  Wgmma wgmma = Wgmma::kOn;
   std::optional<base::Duration> step_time;  // as asked for; policy.step_time has it or 0
   std::optional<uint64_t> kv_cache;         // bytes, as asked for; policy.kv_bytes has them or the default
   std::optional<uint32_t> memory_share;     // % of a device's free memory for keys and values
@@ -45,7 +49,8 @@ inline constexpr std::string_view kParameters[] = {
     "max_length",   "kv_cache",     "kv_cache_dtype", "prefix_cache", "dtype",
     "device",       "graphs",       "kernels",        "pooling",      "normalize",
     "tokenizer",    "task",         "step_time",      "max_wait",     "tool_format",
-    "memory_share", "prompt_steps", "quantization",   "draft_tokens", "tensor_parallel_size"};
+    "memory_share", "prompt_steps", "quantization",   "draft_tokens", "tensor_parallel_size",
+    "wgmma"};
 
 // `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
 // Errors: INVALID_ARGUMENT, naming the parameter.

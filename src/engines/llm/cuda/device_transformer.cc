@@ -92,6 +92,7 @@ DeviceTransformer::~DeviceTransformer() {
 
 Status DeviceTransformer::start() {
   if (auto s = queue_.open(device::Device::Priority::kUrgent); !s.ok()) return s;
+  if (auto s = forward_.choose_prefill(options_.wgmma); !s.ok()) return s;
   for (size_t i = 0; i < kStepsInFlight; ++i) {
     in_flight_.emplace_back(
         SamplingPlan(shape_.vocabulary, model_.text->eos_ids, logits_at_once_, shape_.placeholders()));
@@ -107,8 +108,9 @@ Status DeviceTransformer::start() {
       [&] { return arguments_.fit(queue_, kFirstBuffer); }, [&] { return forward_.reserve_parts(running, parts); },
       [&] { return queue_.fit(results_, kFirstBuffer); }, [&] { return queue_.open_products(activations_.workspace); },
       [&] {
-        return ranks_.open(std::move(model_.others), shape_,
-                           {tokens, running, parts, kStepsInFlight, options_.patience, options_.graphs});
+        return ranks_.open(
+            std::move(model_.others), shape_,
+            {tokens, running, parts, kStepsInFlight, options_.patience, options_.graphs, options_.wgmma});
       });
 }
 

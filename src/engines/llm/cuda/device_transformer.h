@@ -51,6 +51,7 @@ struct DeviceOptions {
   std::function<void(base::Status)> broken{};  // lane thread
   std::chrono::nanoseconds patience = device::kPatience;
   Graphs graphs = Graphs::kOn;
+  Wgmma wgmma = Wgmma::kOn;
   std::chrono::nanoseconds capture_time{0};  // for graphs before the first step; 0: each when it is wanted again
 };
 

@@ -7,6 +7,7 @@
 
 #include "engines/llm/cuda/bf16.h"
 #include "engines/llm/cuda/launches.h"
+#include "engines/llm/cuda/wgmma_check.h"
 
 namespace weir::llm::cuda {
 
@@ -220,6 +221,13 @@ Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
   return status;
 }
 
+Status ForwardPass::choose_prefill(Wgmma wanted) {
+  auto chosen = cuda::choose_prefill(queue_, shape_, wanted, queue_.device().info());
+  if (!chosen) return chosen.error();
+  prefill_with_ = *chosen;
+  return {};
+}
+
 // Attention of all other rows.
 Status ForwardPass::prefill_attention(const QueuedStep& queued, uint32_t layer) {
   const bool last = trims(queued, layer);
@@ -232,6 +240,7 @@ Status ForwardPass::prefill_attention(const QueuedStep& queued, uint32_t layer) 
   a.count = uint32_t(tiles.size()), a.heads = shape_.heads, a.kv_heads = shape_.kv_heads;
   a.dim = shape_.head_dim, a.block_size = cache_.block_size(), a.window = shape_.windows[layer],
   a.scale = shape_.score_scale(), a.cap = shape_.attention_cap, a.sinks = weights_.layers[layer].sinks;
+  a.with = prefill_with_;
   return queue_.launch(queue_.kernels().prefill_attention, a);
 }
 

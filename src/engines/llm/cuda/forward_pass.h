@@ -10,6 +10,7 @@
 #include "engines/llm/cuda/kernel_queue.h"
 #include "engines/llm/cuda/step_arguments.h"
 #include "engines/llm/cuda/step_results.h"
+#include "engines/llm/options.h"
 
 namespace weir::llm::cuda {
 
@@ -33,6 +34,9 @@ class ForwardPass {
   // Once, at first: memory for decode attention of so many rows in so many parts, or as much of that as its share of
   // the device holds, but one row's at least. Steps that would need more attend to fewer rows at a time.
   base::Status reserve_parts(uint32_t rows, uint32_t parts);
+
+  // Once, at first: which kernel computes attention of prompts (wgmma_check.h).
+  base::Status choose_prefill(Wgmma wanted);
 
   // All layers and the last norm. Afterwards compute_logits().
   base::Status run(const QueuedStep& queued);
@@ -86,7 +90,8 @@ class ForwardPass {
   device::DeviceBuffer parts_;
   device::DeviceBuffer arrived_;  // zeros between kernels
   uint32_t most_at_once_ = 1;     // rows of a decode attention that arrived_ is for
-  uint32_t rows_ = 0;             // that go on: all tokens, and from the last layer's attention on those of the trim
+  PrefillAttention::With prefill_with_ = PrefillAttention::kMma;
+  uint32_t rows_ = 0;  // that go on: all tokens, and from the last layer's attention on those of the trim
 };
 
 }  // namespace weir::llm::cuda

@@ -43,6 +43,7 @@ void RankWorker::close() { queue_.close(); }
 
 Status RankWorker::open() {
   if (auto s = queue_.open(device::Device::Priority::kUrgent); !s.ok()) return s;
+  if (auto s = forward_.choose_prefill(limits_.wgmma); !s.ok()) return s;
   device::Device& device = queue_.device();
   for (Slot& slot : slots_) {
     auto done = device.event();

@@ -35,6 +35,7 @@ struct RankLimits {
   size_t steps = 0;                 // in flight
   std::chrono::nanoseconds patience{};
   Graphs graphs = Graphs::kOn;
+  Wgmma wgmma = Wgmma::kOn;
 };
 
 class RankWorker {
