@@ -50,6 +50,9 @@ ATTENTION = 0.85    # of it that decode attention reaches: 96 KiB on their way o
 EXPERTS = 0.75      # of it that products by expert reach: two short kernels for each layer, of which none begins early
 PAIR_ROWS = 4       # expert_kernels.h kPairRows
 PROMPTS = 0.85      # of a large product's arithmetic that a step of prompts reaches: attention, norms, small products
+# The share of a large product's arithmetic that attention of a prompt reaches, by kernel and dimensions. The paper on
+# FlashAttention-3 has about these for FlashAttention-2 and -3, causal, with 2k positions; neither of ours was measured.
+PREFILL = {('mma.sync', 64): 0.4, ('wgmma', 64): 0.5, ('mma.sync', 128): 0.5, ('wgmma', 128): 0.7}
 DRAW_PASSES = 3
 FUSED_ROWS, OWN_ROWS = 2, 2  # kernels.h kNormRows, matmul.h kThinRows
 TOP_P_PASSES = 5    # the likeliest, two of keep_share (which add in shared memory), two to draw
@@ -125,6 +128,12 @@ class Paper:
         work = Terms(products=2 * shape.products() * tokens / (self.gpu.arithmetic * PROMPTS), launches=self.kernels(shape, None))
         return work + Terms(wake_up=min(work.total() * WAKE_SHARE, WAKE_MOST) + WAKE_LATE)
 
+    def attention(self, shape, tokens, by):
+        """Of a prompt, in one layer: FLOP/s, and the time. Two products of half a square."""
+        work = 2 * shape.heads * shape.head_dim * tokens ** 2
+        time = Terms(products=work / (self.gpu.arithmetic * PREFILL[by, shape.head_dim]), launches=self.kernel_s)
+        return work / time.total(), time
+
     def served(self, shape, prompt, tokens, streams, passes=DRAW_PASSES):
         """Tokens per second of so many streams. A stream that ends makes way for a prompt, which goes with a step of the others."""
         arriving = streams / tokens  # prompts for each step
@@ -156,6 +165,10 @@ class Paper:
             out['', f'{name} decode, batch 256, no server'] = 256 / step.total(), step
             prompt = self.prompt(weights.LLAMAS[name], 512)
             out['H5', f'{name}, first of a prompt of 512, idle'] = prompt.total() * MS, prompt
+        for name in ('8B', '1B'):
+            for by in table.PREFILL:
+                work, time = self.attention(weights.LLAMAS[name], 2048, by)
+                out['', table.prefill_name(name, by)] = work / 1e12, time
         for devices in table.SPLIT:
             step = self.split(dataclasses.replace(weights.LLAMAS['8B'], layers=8), 1, 100, devices)
             out['', table.split_name(devices)] = step.total() * 1e6, step

@@ -83,6 +83,13 @@ def split_name(devices):
     return f'8 layers of 8B, a token, {devices} GPU' + 's' * (devices > 1)
 
 
+PREFILL = {'mma.sync': '', 'wgmma': 'by wgmma '}  # kernels, as the names of their figures have them
+
+
+def prefill_name(model, by):
+    return f'{model} attention of a prompt of 2048, {by}'
+
+
 def split_rows(f):
     for devices in SPLIT:
         yield row('', split_name(devices), f.bench(f'eight layers of 8B, a token, devices: {devices}'), 'us', None)
@@ -122,6 +129,10 @@ def rows(results):
         for rows in (1, 8, 64, 256):
             out.append(row('', f'{name} decode, batch {rows}, no server', f.bench(f'{name} decode b{rows}'), 'tok/s', None,
                            f.limit(f'{name} decode b{rows}')))
+    for name in ('8B', '1B'):
+        for by in PREFILL:
+            bench = f'prefill attention of 2048 {PREFILL[by]}{name}'
+            out.append(row('', prefill_name(name, by), f.bench(bench), 'TFLOP/s', None, f.limit(bench)))
     out += split_rows(f)
     out += [first_token(f, '8B', 20), first_token(f, '1B', 5), steady(f, '8B'), steady(f, '1B')]
     for name in ('8B', '1B'):

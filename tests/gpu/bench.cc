@@ -97,7 +97,9 @@ void bench_decode(Lab& lab, const Model& m, uint32_t rows, uint32_t length, doub
   lab.bench("attention over 2048" + words_of(m, rows), bytes / s / 1e9, "GB/s", peak);
 }
 
-void bench_prefill(Lab& lab, const Model& m, uint32_t length, double large) {
+void bench_prefill(Lab& lab, const Model& m, uint32_t length, PrefillAttention::With with, double large) {
+  const bool wgmma = with == PrefillAttention::kWgmma;
+  if (wgmma && !lab.is_hopper()) return;
   Cache cache(lab, m, 1, length);
   auto q = lab.put(some_bf16(lab, size_t(length) * m.heads * m.dim));
   auto out = lab.room(size_t(length) * m.hidden * 2);
@@ -110,10 +112,11 @@ void bench_prefill(Lab& lab, const Model& m, uint32_t length, double large) {
   a.tables = Lab::in<uint32_t>(cache.tables), a.chunks = Lab::in<Chunk>(chunks), a.tiles = Lab::in<Tile>(tiles);
   a.out = Lab::in<Bf16>(out), a.count = uint32_t(pieces.size());
   a.heads = m.heads, a.kv_heads = m.kv_heads, a.dim = m.dim, a.block_size = kBlock;
-  a.scale = 1 / std::sqrt(float(m.dim));
+  a.scale = 1 / std::sqrt(float(m.dim)), a.with = with;
   double s = lab.time([&] { lab.kernels->prefill_attention(lab.launch, a); });
   double sums = 2.0 * m.heads * m.dim * length * length;  // half of the square is seen; two products
-  lab.bench(std::string("prefill attention of 2048 ") + m.name, sums / s / 1e12, "TFLOP/s", large);
+  lab.bench(std::string("prefill attention of 2048 ") + (wgmma ? "by wgmma " : "") + m.name, sums / s / 1e12, "TFLOP/s",
+            large);
 }
 
 void bench_rows(Lab& lab, const Model& m, uint32_t rows) {
@@ -182,7 +185,8 @@ void bench_kernels(Lab& lab) {
   lab.bench("copy on the device", peak, "GB/s");
   double large = bench_products(lab, sizes, peak);
   for (const Model& m : sizes.models) {
-    bench_prefill(lab, m, sizes.length, large);
+    for (auto with : {PrefillAttention::kMma, PrefillAttention::kWgmma})
+      bench_prefill(lab, m, sizes.length, with, large);
     bench_normed(lab, m, peak);
     for (uint32_t rows : sizes.rows) {
       bench_decode(lab, m, rows, sizes.length, peak);
