@@ -77,12 +77,12 @@ class H2Session final : public Codec {
   base::Time dead_at_ = base::kNever;
   base::Time inside_since_ = base::kNever;  // a head or a control frame is incomplete since then
   // Beside each other: an idle connection is as large as the allocator's class, 1,792 bytes.
-  uint32_t window_ = 0;                  // the connection's receive window, as the peer knows it
-  uint8_t preface_ = 0;                  // bytes of it that have come
-  bool eof_ = false;                     // the peer sends no more
-  std::optional<Drain> own_drain_;  // the last step of drain_if_due()
-  std::string stash_;                    // read, but beyond what one turn may start
-  base::SteppedCharge stash_charge_;     // for its room
+  uint32_t window_ = 0;               // the connection's receive window, as the peer knows it
+  uint8_t preface_ = 0;               // bytes of it that have come
+  bool eof_ = false;                  // the peer sends no more
+  std::optional<Drain> own_drain_;    // the last step of drain_if_due()
+  std::string stash_;                 // read, but beyond what one turn may start
+  base::SteppedCharge stash_charge_;  // for its room
 };
 
 }  // namespace weir::wire
