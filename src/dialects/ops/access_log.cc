@@ -5,7 +5,8 @@
 namespace weir::ops {
 
 base::Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& where, base::Metrics& metrics) {
-  auto file = LineFile::open({"the access log", "access_log", "weir_access_log_dropped_total"}, where, 0640, metrics);
+  auto file =
+      base::LineFile::open({"the access log", "access_log", "weir_access_log_dropped_total"}, where, 0640, metrics);
   if (!file) return file.error();
   return std::unique_ptr<AccessLog>(new AccessLog(std::move(*file)));
 }

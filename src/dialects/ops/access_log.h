@@ -8,7 +8,7 @@
 // `who` is the name of the key, the subject of the token or the name in the certificate that the request was let in
 // with, never a secret. There is no `who` without authentication.
 //
-// Each shard makes its lines and hands them to a LineFile at the end of each turn of its loop.
+// Each shard makes its lines and hands them to a base::LineFile at the end of each turn of its loop.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "base/env.h"
+#include "base/line_file.h"
 #include "base/metrics.h"
 #include "base/status.h"
-#include "dialects/ops/line_file.h"
 #include "wire/router.h"
 
 namespace weir::ops {
@@ -50,9 +50,9 @@ class AccessLog {
   };
 
  private:
-  explicit AccessLog(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}
+  explicit AccessLog(std::unique_ptr<base::LineFile> file) : file_(std::move(file)) {}
 
-  std::unique_ptr<LineFile> file_;
+  std::unique_ptr<base::LineFile> file_;
 };
 
 }  // namespace weir::ops

@@ -37,7 +37,8 @@ AdminAction action_of(const wire::Exchange& exchange) {
 
 base::Result<std::unique_ptr<AuditLog>> AuditLog::open(const std::string& where, base::Metrics& metrics) {
   if (where.empty()) return std::unique_ptr<AuditLog>(new AuditLog(nullptr));
-  auto file = LineFile::open({"the audit log", "audit_log", "weir_audit_log_dropped_total"}, where, 0600, metrics);
+  auto file =
+      base::LineFile::open({"the audit log", "audit_log", "weir_audit_log_dropped_total"}, where, 0600, metrics);
   if (!file) return file.error();
   return std::unique_ptr<AuditLog>(new AuditLog(std::move(*file)));
 }

@@ -9,7 +9,7 @@
 //
 // `who` is the name of a key, of a token's subject or of a certificate, as the Authenticator knows it, also of one that
 // lacks the role or is over its limits; it is left out without authentication. `change` has the settings that the
-// request has changed, with their new values: "log_info=true log_verbose_level=1". Lines go to a LineFile, or to the
+// request has changed, with their new values: "log_info=true log_verbose_level=1". Lines go to a base::LineFile, or to the
 // server's log as the event "admin action".
 #pragma once
 
@@ -20,9 +20,9 @@
 #include <utility>
 
 #include "base/env.h"
+#include "base/line_file.h"
 #include "base/metrics.h"
 #include "base/status.h"
-#include "dialects/ops/line_file.h"
 #include "wire/authenticator.h"
 #include "wire/router.h"
 
@@ -61,9 +61,9 @@ class AuditLog {
   };
 
  private:
-  explicit AuditLog(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}
+  explicit AuditLog(std::unique_ptr<base::LineFile> file) : file_(std::move(file)) {}
 
-  std::unique_ptr<LineFile> file_;  // null: the server's log
+  std::unique_ptr<base::LineFile> file_;  // null: the server's log
 };
 
 }  // namespace weir::ops

@@ -12,7 +12,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 
-namespace weir::ops {
+namespace weir::base {
 
 class LineFile {
  public:
@@ -24,8 +24,8 @@ class LineFile {
     const char* counter;  // of lines that were lost: "weir_access_log_dropped_total"
   };
   // `where`: "-" for standard output, or a file to append to, made with `mode`. Errors: the file cannot be opened.
-  static base::Result<std::unique_ptr<LineFile>> open(const Names& names, const std::string& where, unsigned mode,
-                                                      base::Metrics& metrics);
+  static Result<std::unique_ptr<LineFile>> open(const Names& names, const std::string& where, unsigned mode,
+                                                Metrics& metrics);
   ~LineFile();    // writes what is waiting
   void reopen();  // after the file was moved away; any thread
   // `count` whole lines. Any thread.
@@ -37,4 +37,4 @@ class LineFile {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace weir::ops
+}  // namespace weir::base

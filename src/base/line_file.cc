@@ -1,4 +1,4 @@
-#include "dialects/ops/line_file.h"
+#include "base/line_file.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 
-namespace weir::ops {
+namespace weir::base {
 namespace {
 
 // Writes in pieces of PIPE_BUF bytes, which a pipe takes whole, and waits for room before each. If a pipe's reader has
@@ -56,7 +56,7 @@ struct LineFile::Parts {
   std::string where;
   unsigned mode = 0;
   int fd = -1;  // the writer's
-  base::Counter* dropped_counter = nullptr;
+  Counter* dropped_counter = nullptr;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -95,8 +95,7 @@ void LineFile::Parts::run() {
     if (!lines.empty()) write(lines);
     if (again) reopen_file();
     if (!last) continue;
-    if (failing)
-      base::log::error(std::string(names.log) + " ends with lines lost", {{"file", where}, {"lines", failed}});
+    if (failing) log::error(std::string(names.log) + " ends with lines lost", {{"file", where}, {"lines", failed}});
     return;
   }
 }
@@ -125,24 +124,22 @@ void LineFile::Parts::write(std::string& lines) {
 // The server's log gets one line when writing fails, and one when it works again.
 void LineFile::Parts::cannot_write(int error, uint64_t lines) {
   if (!failing)
-    base::log::error(std::string(names.log) + " cannot be written; lines are dropped until it can",
-                     {{"file", where}, {"reason", reason(error)}, {"lines", lines}});
+    log::error(std::string(names.log) + " cannot be written; lines are dropped until it can",
+               {{"file", where}, {"reason", reason(error)}, {"lines", lines}});
   failing = true;
   count_lost(lines);
   dropped_counter->add(lines);
 }
 
 void LineFile::Parts::can_write() {
-  if (failing)
-    base::log::warning(std::string(names.log) + " is written again", {{"file", where}, {"lost_lines", failed}});
+  if (failing) log::warning(std::string(names.log) + " is written again", {{"file", where}, {"lost_lines", failed}});
   failing = false, failed = 0;
 }
 
 void LineFile::Parts::reopen_file() {
   int fresh = open_file();
   if (fresh < 0) {
-    base::log::error(std::string(names.log) + " cannot be reopened",
-                     {{"file", where}, {"reason", std::strerror(errno)}});
+    log::error(std::string(names.log) + " cannot be reopened", {{"file", where}, {"reason", std::strerror(errno)}});
     return;
   }
   ::close(std::exchange(fd, fresh));
@@ -150,14 +147,14 @@ void LineFile::Parts::reopen_file() {
 
 LineFile::LineFile() : parts_(std::make_unique<Parts>()) {}
 
-base::Result<std::unique_ptr<LineFile>> LineFile::open(const Names& names, const std::string& where, unsigned mode,
-                                                       base::Metrics& metrics) {
+Result<std::unique_ptr<LineFile>> LineFile::open(const Names& names, const std::string& where, unsigned mode,
+                                                 Metrics& metrics) {
   std::unique_ptr<LineFile> file(new LineFile);
   auto& parts = *file->parts_;
   parts.names = names, parts.where = where, parts.mode = mode;
   parts.fd = parts.open_file();
   if (parts.fd < 0)
-    return base::invalid(std::string(names.setting) + ": '" + where + "' cannot be opened: " + std::strerror(errno));
+    return invalid(std::string(names.setting) + ": '" + where + "' cannot be opened: " + std::strerror(errno));
   parts.dropped_counter = &metrics.counter(names.counter, "Lines that were lost.");
   parts.writer = std::thread([p = &parts] { p->run(); });
   return file;
@@ -192,4 +189,4 @@ void LineFile::put(std::string_view lines, uint64_t count) {
   parts_->waiting += lines;
 }
 
-}  // namespace weir::ops
+}  // namespace weir::base
