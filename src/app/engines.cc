@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/engine_child.h"
+#include "bus/load_notes.h"
 #include "engines/forward/options.h"
 #include "engines/identity/identity.h"
 #include "engines/llm/echo_model.h"
@@ -116,7 +117,7 @@ base::Result<process::Target> find_target(const bus::Catalog& catalog, std::stri
   const auto& spec = (*found)->spec;
   auto served = catalog.models.at(spec.name).versions.at(spec.version);
   auto asked = std::make_shared<const Asked>(Asked{std::move(served), waits.begin(asking, spec.name)});
-  return process::Target{std::move(asked), &spec, (*found)->inbox.get()};
+  return process::Target{std::move(asked), &spec, (*found)->inbox.get(), bus::readiness_probe(**found)};
 }
 
 }  // namespace

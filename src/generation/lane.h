@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "bus/load_notes.h"
 #include "bus/memory_use.h"
 #include "bus/stats.h"
 #include "generation/engine.h"
@@ -20,7 +21,7 @@
 namespace weir::generation {
 
 // A token lane, as the load balancer sees it.
-class TokenInbox : public msg::Inbox, public bus::TellsMemory {
+class TokenInbox : public msg::Inbox, public bus::TellsMemory, public bus::HasLoadNotes {
  public:
   virtual size_t load() = 0;  // Calls in it now. Any thread
 };

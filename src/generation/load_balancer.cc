@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/fnv.h"
 #include "base/sip_hash.h"
+#include "bus/load_notes.h"
 #include "bus/memory_use.h"
 
 namespace weir::generation {
@@ -28,7 +29,7 @@ uint64_t beginning(const msg::Call& call) {
   return hash.value() ^ hash.value() >> 32;
 }
 
-class TokenLoadBalancer final : public msg::Inbox, public bus::TellsMemory {
+class TokenLoadBalancer final : public msg::Inbox, public bus::TellsMemory, public bus::HasLoadNotes {
  public:
   explicit TokenLoadBalancer(std::vector<std::unique_ptr<TokenInbox>> lanes) : lanes_(std::move(lanes)) {}
 

@@ -1,11 +1,11 @@
 #include "models/loader.h"
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <new>
 #include <system_error>
 
+#include "base/clock.h"
 #include "base/encoding.h"
 #include "base/log.h"
 #include "models/client_view.h"
@@ -13,10 +13,12 @@
 #include "models/estimate.h"
 #include "models/file_hints.h"
 #include "models/gguf_files.h"
+#include "models/load_notes.h"
 #include "models/memory_use.h"
 #include "models/merge.h"
 #include "models/model_files.h"
 #include "models/model_yaml.h"
+#include "models/separate_devices.h"
 #include "models/task_queue.h"
 #include "sched/decoupled_inbox.h"
 #include "sched/lane.h"
@@ -36,36 +38,17 @@ std::string without_root(std::string text, const ModelFolder& folder) {
   return text;
 }
 
+base::Status for_clients(base::Status why, const ModelFolder& folder, uint64_t version, const std::string& engine) {
+  why.text = without_root(std::move(why.text), folder) + hint_of_files(folder, version, engine);
+  return why;
+}
+
 // The specification of an instance that is placed on `place`.
 msg::ModelSpec on_device(msg::ModelSpec wanted, const std::string& place) {
   if (place == "cpu") wanted.parameters.erase("device");
   if (place == "cpu" && wanted.engine == "llm") wanted.parameters["device"] = "cpu";  // else it looks for a GPU
   if (!place.empty() && place != "cpu") wanted.parameters["device"] = place;
   return wanted;
-}
-
-// The devices of instances that have `size` each: the one that is named and those behind it.
-std::vector<std::string> with_those_behind(const std::vector<std::string>& places, size_t size) {
-  std::vector<std::string> all;
-  for (const auto& place : places) {
-    if (place.empty()) all.emplace_back();
-    if (place.empty()) continue;
-    const size_t colon = std::min(place.find(':'), place.size());
-    size_t number = 0;
-    std::from_chars(place.data() + std::min(colon + 1, place.size()), place.data() + place.size(), number);
-    for (size_t i = 0; i < size; ++i) all.push_back(place.substr(0, colon) + ':' + std::to_string(number + i));
-  }
-  return all;
-}
-
-// For instances that have `size` devices each.
-base::Status one_on_each(std::vector<std::string> places, size_t size) {
-  if (size > 1) places = with_those_behind(places, size);
-  std::sort(places.begin(), places.end());
-  auto twice = std::adjacent_find(places.begin(), places.end());
-  if (twice == places.end()) return {};
-  return base::invalid("two instances on " + (twice->empty() ? "one device" : "'" + *twice + "'") +
-                       ": a model of tokens has one on each device, which batches, and shares its keys and values");
 }
 
 base::Status serves_adapters(const Instance& made, const msg::ModelSpec& wanted) {
@@ -207,6 +190,7 @@ base::Status Loader::add_labels(const ModelFolder& folder, const ModelConfig& co
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFolder& folder, const ModelConfig& config,
                                                                  uint64_t version, const FindServed& find) const {
+  const base::Time began = base::steady_now();
   if (auto s = check_parameters(config.parameter_lines, std::string(kPipeline)); !s.ok()) return s;
   auto linked = link(config, find);
   if (!linked) return linked.error();
@@ -219,6 +203,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
   served->inbox = sched::make_pipeline(std::move(linked->plan), served->stats);
   limit(*served, own_limiter(config));
   cache(*served, config);
+  note_load(*served, began, {}, {});
   return served;
 }
 
@@ -279,16 +264,12 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
     auto of_instance = on_device(plan.wanted, plan.places[i]);
     auto made = make({of_instance, plan.source.file, i, slabs_, broken, hooks_.loading, hooks_.turn, nullptr, all_made,
                       hooks_.aside});
-    if (!made) {
-      base::Status why = made.error();
-      why.text =
-          without_root(std::move(why.text), plan.folder) + hint_of_files(plan.folder, plan.version, plan.source.engine);
-      return why;
-    }
+    if (!made) return for_clients(made.error(), plan.folder, plan.version, plan.source.engine);
     if (plan.config.preprocess && !std::holds_alternative<std::unique_ptr<sched::Engine>>(*made))
       return base::failure(base::Code::kUnimplemented,
                            "preprocess is for models of tensors that answer each request once");
     if (auto s = serves_adapters(*made, plan.wanted); !s.ok()) return s;
+    instances.probes.push_back(readiness_probe_of(*made));
     if (auto* model = std::get_if<generation::TokenModel>(&*made)) {
       if (auto s = one_on_each(plan.places, model->other_places.size() + 1); !s.ok()) return s;
       instances.token_models.push_back(std::move(*model));
@@ -312,7 +293,7 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
 
 void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances, const ModelConfig& config,
                         Limiter own) const {
-  auto& [engines, token_models, decoupled, remote, beside, first] = instances;
+  auto& [engines, token_models, decoupled, remote, beside, first, probes] = instances;
   if (remote)
     served.inbox = remote->make_inbox(spec, served.stats);
   else if (decoupled)
@@ -333,6 +314,7 @@ void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instanc
 }
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
+  const base::Time began = base::steady_now();
   auto served = std::make_shared<bus::Served>();
   auto living = std::make_shared<Living>();
   const auto made = std::make_shared<std::atomic<bool>>(false);
@@ -363,9 +345,9 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   auto memory = memory_of(instances->engines, instances->token_models, *spec,
                           estimated_bytes(plan.folder, plan.config, plan.version, *spec));
   if (instances->token_models.size() == 1) served->adapters = instances->token_models.front().engine->adapter_loader();
+  auto probes = std::move(instances->probes);
   auto loaded = with_inbox(plan, std::move(*spec), std::move(*instances), std::move(served));
-  if (loaded)
-    if (auto* tells = dynamic_cast<bus::TellsMemory*>((*loaded)->inbox.get())) tells->set_memory(std::move(memory));
+  if (loaded) note_load(**loaded, began, std::move(memory), std::move(probes));
   made->store(true);
   return loaded;
 }

@@ -8,12 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/dag.h"
 #include "models/folder.h"
 #include "models/model_config.h"
 #include "models/model_files.h"
 #include "models/repository.h"
+#include "msg/readiness_probe.h"
 #include "sched/concurrency_limiter.h"
 #include "sched/response_cache.h"
 
@@ -73,8 +75,9 @@ class Loader {
     std::vector<generation::TokenModel> token_models;
     std::unique_ptr<sched::DecoupledEngine> decoupled;  // one runs any number of Calls side by side
     std::optional<sched::RemoteModel> remote;
-    std::optional<sched::RemoteModel> beside{};  // the first three: others who run the model, too
-    uint32_t first = 0;                          // the number of the first of `engines`
+    std::optional<sched::RemoteModel> beside{};                  // the first three: others who run the model, too
+    uint32_t first = 0;                                          // the number of the first of `engines`
+    std::vector<std::shared_ptr<msg::ReadinessProbe>> probes{};  // of the instances; null where one has none
     const msg::ModelSpec& spec() const {
       if (remote) return remote->spec;
       return decoupled ? decoupled->spec() : engines.empty() ? token_models.front().spec : engines.front()->spec();

@@ -8,6 +8,7 @@
 
 #include "base/attempt.h"
 #include "base/clock.h"
+#include "bus/load_notes.h"
 #include "bus/mail_bursts.h"
 #include "bus/response_stats.h"
 #include "msg/credit.h"
@@ -30,7 +31,10 @@ uint64_t nanoseconds(base::Duration d) { return uint64_t(std::max<int64_t>(d.cou
 
 // Calls are ordered by when their next answer is due. One without credit is at kNever until poke() finds that it has
 // some, and one whose engine has no answer yet until resume_all() finds that it has.
-class DecoupledInbox final : public msg::Inbox, public bus::CountsResponses, private DeadlineTimer::Listener {
+class DecoupledInbox final : public msg::Inbox,
+                             public bus::CountsResponses,
+                             public bus::HasLoadNotes,
+                             private DeadlineTimer::Listener {
  public:
   DecoupledInbox(std::unique_ptr<DecoupledEngine> engine, const msg::ModelSpec& spec, bus::ModelStats& stats,
                  base::ShareRule share, std::shared_ptr<DeadlineTimer> timer)

@@ -1,6 +1,7 @@
 // The Inbox of engines whose work is shorter than a hop to another thread.
 #include <utility>
 
+#include "bus/load_notes.h"
 #include "bus/memory_use.h"
 #include "sched/lane.h"
 #include "sched/runner.h"
@@ -8,7 +9,7 @@
 namespace weir::sched {
 namespace {
 
-class InlineInbox final : public msg::Inbox, public bus::TellsMemory {
+class InlineInbox final : public msg::Inbox, public bus::TellsMemory, public bus::HasLoadNotes {
  public:
   InlineInbox(std::unique_ptr<Engine> engine, const msg::ModelSpec& spec, bus::ModelStats& stats)
       : engine_(std::move(engine)), spec_(spec), stats_(stats) {}

@@ -12,6 +12,7 @@
 #include "base/attempt.h"
 #include "base/check.h"
 #include "base/until_done.h"
+#include "bus/load_notes.h"
 #include "bus/memory_use.h"
 #include "device/await.h"
 #include "sched/batcher.h"
@@ -39,6 +40,7 @@ constexpr base::Duration kHeldBack = std::chrono::microseconds(200);
 // sleeps, so put() makes a system call only when a sleeping lane has to be woken.
 class Lanes final : public msg::Inbox,
                     public bus::TellsMemory,
+                    public bus::HasLoadNotes,
                     private DeadlineTimer::Listener,
                     private TurnWakes::Sleeper {
  public:

@@ -17,13 +17,14 @@
 #include <utility>
 #include <vector>
 
+#include "bus/load_notes.h"
 #include "bus/mail_bursts.h"
 #include "bus/memory_use.h"
 #include "msg/call.h"
 
 namespace weir::sched {
 
-class ProxyInbox : public msg::Inbox, public bus::TellsMemory, protected msg::Home {
+class ProxyInbox : public msg::Inbox, public bus::TellsMemory, public bus::HasLoadNotes, protected msg::Home {
  public:
   // A part that goes on once Calls have left a proxy.
   class Resumable {

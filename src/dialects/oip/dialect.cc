@@ -37,6 +37,7 @@ class OipDialect final : public dialects::Dialect {
     options_.server_version = services.version;
     options_.max_body = services.limits.body;
     options_.conn_calls = services.conn_calls;
+    post_ = services.post;
     services.jobs.add(duty_.emplace(services.jobs.limits()));
     return {};
   }
@@ -44,11 +45,14 @@ class OipDialect final : public dialects::Dialect {
     OipOptions options = options_;
     options.jobs = &shard.jobs;
     options.offload = &shard.offload;
+    options.env = &shard.env;
+    options.post = [post = post_, id = shard.id](std::function<void()> work) { post(id, std::move(work)); };
     return std::make_unique<MountedOip>(shard, traces_, regions_, std::move(options));
   }
 
  private:
   OipOptions options_;
+  std::function<void(base::ShardId, std::function<void()>)> post_;  // ServerServices::post
   Sharing sharing_ = Sharing::kLocal;
   uint64_t shared_bytes_ = uint64_t(4) << 30;
   std::optional<AsyncDuty> duty_;

@@ -102,13 +102,6 @@ Result<pb::ServerReadyResponse> server_ready(OipState& state, const bus::Catalog
   return out;
 }
 
-Result<pb::ModelReadyResponse> model_ready(OipState& state, const bus::Catalog& catalog,
-                                           const pb::ModelReadyRequest& request) {
-  pb::ModelReadyResponse out;
-  out.set_ready(state.control.accepting() && catalog.find(request.name(), request.version()).has_value());
-  return out;
-}
-
 Result<pb::ServerMetadataResponse> server_metadata(OipState& state, const bus::Catalog&,
                                                    const pb::ServerMetadataRequest&) {
   pb::ServerMetadataResponse out;
@@ -355,7 +348,7 @@ void add_control_calls(OipState& state, wire::RpcServer& rpcs, std::vector<std::
   Registrar r(state, rpcs, methods);
   r.cold("ServerLive", Permission::kHealth, server_live);
   r.cold("ServerReady", Permission::kHealth, server_ready);
-  r.cold("ModelReady", Permission::kRead, model_ready);
+  r.add<pb::ModelReadyRequest, pb::ModelReadyResponse>("ModelReady", Permission::kRead, make_model_ready(state));
   r.cold("ServerMetadata", Permission::kRead, server_metadata);
   r.cold("ModelMetadata", Permission::kRead, model_metadata);
   r.cold("ModelConfig", Permission::kRead, model_config);

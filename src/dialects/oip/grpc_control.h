@@ -16,6 +16,9 @@ class ControlCall : public wire::RpcMethod {
   virtual ~ControlCall() = default;
 };
 
+// grpc_ready.cc
+std::unique_ptr<ControlCall> make_model_ready(OipState& state);
+
 // Registers them; `methods` keeps what was registered.
 void add_control_calls(OipState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods);
 

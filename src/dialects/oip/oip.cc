@@ -40,6 +40,8 @@ Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabS
          dialects::ServerControl& control, Traces& traces, SharedRegions& regions, OipOptions options)
     : parts_(new Parts{OipState{bus, slabs, control, traces, regions, std::move(options), {}, {}, 0, {}}}) {
   Parts& p = *parts_;
+  OipState& state = p.state;
+  if (state.options.env) state.readiness.emplace(*state.options.env, state.options.post);
   std::string service(Oip::kService);
   rpcs.add({service, "ModelInfer", wire::RpcKind::kUnary, &p.infer, "inference.ModelInferRequest",
             "inference.ModelInferResponse", kGrpc, wire::Permission::kInfer});

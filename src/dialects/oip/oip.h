@@ -4,11 +4,13 @@
 // the Bus; everything else is answered from the Catalog, or by dialects::ServerControl.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/env.h"
 #include "bus/bus.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
@@ -35,6 +37,9 @@ struct OipOptions {
   wire::Offload* offload = nullptr;            // reads long loads and writes long statistics; null: the shard does
   std::vector<std::string> forward_headers{};  // patterns of forwarded_headers.h
   uint32_t conn_calls = 512;  // unanswered requests of all streams of one connection; more wait on the wire
+  // For models that say themselves whether they are ready; null: they are not asked.
+  base::Env* env = nullptr;
+  std::function<void(std::function<void()>)> post{};  // runs work on the shard's thread; called by any
 };
 
 class Oip {

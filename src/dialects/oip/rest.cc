@@ -24,6 +24,7 @@ using wire::PathArgs;
 using wire::respond_error;
 
 constexpr int kManyModels = 256;
+constexpr std::string_view kTooManyAsk = "too many ask whether it is ready; try again later";
 
 void respond_message(Exchange& exchange, const google::protobuf::Message& message) {
   std::string out;
@@ -72,6 +73,30 @@ void ready(OipState& state, Exchange& exchange, const PathArgs&) {
   respond_not_ready(exchange, "", why);
 }
 
+class ReadyWaiter final : public wire::ExchangeListener {
+ public:
+  ReadyWaiter(ModelReadiness& readiness, uint64_t number) : readiness_(readiness), number_(number) {}
+  void on_close(Exchange&, bool) override { readiness_.forget(number_); }
+
+ private:
+  ModelReadiness& readiness_;
+  uint64_t number_;
+};
+
+// A model that says itself whether it is ready is asked; `name` begins the answer.
+void respond_ready(OipState& state, Exchange& exchange, const bus::Served& served, const std::string& name) {
+  const auto probe = state.probe(served);
+  if (!probe) return respond_json(exchange, "{" + name + "\"ready\":true}");
+  const auto number = state.readiness->ask(probe, [&exchange, name](const std::string& why_not) {
+    wire::guarded(exchange, [&] {
+      why_not.empty() ? respond_json(exchange, "{" + name + "\"ready\":true}")
+                      : respond_not_ready(exchange, name, why_not);
+    });
+  });
+  if (!number) return respond_not_ready(exchange, name, kTooManyAsk);
+  exchange.attach(std::make_unique<ReadyWaiter>(*state.readiness, *number));
+}
+
 void model_ready(OipState& state, Exchange& exchange, const PathArgs& args) {
   auto found = state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], args["version"]);
   if (!found && found.error().code != base::Code::kUnavailable) return respond_error(exchange, found.error());
@@ -81,7 +106,7 @@ void model_ready(OipState& state, Exchange& exchange, const PathArgs& args) {
   if (!found) return respond_not_ready(exchange, name, found.error().text);
   exchange.record().model = (*found)->spec.name;
   if (!state.control.accepting()) return respond_not_ready(exchange, name, "the server is not ready");
-  respond_json(exchange, "{" + name + "\"ready\":true}");
+  respond_ready(state, exchange, **found, name);
 }
 
 void model_metadata(OipState& state, Exchange& exchange, const PathArgs& args) {

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "bus/load_notes.h"
 #include "dialects/dialect.h"
 #include "dialects/oip/json_template.h"
+#include "dialects/oip/model_readiness.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
@@ -37,7 +40,12 @@ struct OipState {
   std::unordered_map<uint64_t, ServerControl::Done> waiting;
   uint64_t last_wait = 0;
   JsonTemplates templates{};
+  std::optional<ModelReadiness> readiness{};
 
+  // Null: the model is ready while it serves.
+  std::shared_ptr<msg::ReadinessProbe> probe(const bus::Served& served) const {
+    return readiness ? bus::readiness_probe(served) : nullptr;
+  }
   uint64_t wait(ServerControl::Done done) {
     waiting.emplace(++last_wait, std::move(done));
     return last_wait;

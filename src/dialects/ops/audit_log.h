@@ -9,8 +9,8 @@
 //
 // `who` is the name of a key, of a token's subject or of a certificate, as the Authenticator knows it, also of one that
 // lacks the role or is over its limits; it is left out without authentication. `change` has the settings that the
-// request has changed, with their new values: "log_info=true log_verbose_level=1". Lines go to a base::LineFile, or to the
-// server's log as the event "admin action".
+// request has changed, with their new values: "log_info=true log_verbose_level=1". Lines go to a base::LineFile, or to
+// the server's log as the event "admin action".
 #pragma once
 
 #include <memory>

@@ -9,13 +9,14 @@
 
 #include "engines/process/host.h"
 #include "engines/process/nested.h"
+#include "msg/readiness_probe.h"
 #include "sched/engine.h"
 
 namespace weir::process {
 
 enum class Requests : uint8_t { kOfEachCall, kOfTheBatch };
 
-class BatchEngine final : public sched::Engine {
+class BatchEngine final : public sched::Engine, public msg::HasReadinessProbe {
  public:
   // `wake`: an eventfd, which this closes.
   BatchEngine(std::unique_ptr<Host> host, Requests form, FindModel find, int wake)

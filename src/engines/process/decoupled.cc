@@ -15,6 +15,7 @@
 #include "engines/process/decoupled_call.h"
 #include "engines/process/nested.h"
 #include "msg/priority.h"
+#include "msg/readiness_probe.h"
 
 namespace weir::process {
 namespace {
@@ -24,13 +25,14 @@ using base::failure;
 using base::Status;
 using Clock = std::chrono::steady_clock;
 
-class Decoupled final : public sched::DecoupledEngine {
+class Decoupled final : public sched::DecoupledEngine, public msg::HasReadinessProbe {
  public:
   Decoupled(std::unique_ptr<Host> host, const FindModel& find, int wake, std::shared_ptr<WaitingAnswers> answers)
       : host_(std::move(host)),
         wake_(wake),
         nested_(find, *host_, wake),
         shared_(std::make_shared<DecoupledCalls>(std::move(answers))) {
+    set_readiness_probe(host_->readiness());
     shared_->host = host_.get();
     thread_ = std::thread([this] { run(); });
   }
@@ -296,9 +298,13 @@ void Decoupled::fail_all(const Status& why) {
 }
 
 // Several instances of one model.
-class Instances final : public sched::DecoupledEngine {
+class Instances final : public sched::DecoupledEngine, public msg::HasReadinessProbe {
  public:
-  explicit Instances(std::vector<std::unique_ptr<Decoupled>> all) : all_(std::move(all)) {}
+  explicit Instances(std::vector<std::unique_ptr<Decoupled>> all) : all_(std::move(all)) {
+    std::vector<std::shared_ptr<msg::ReadinessProbe>> probes;
+    for (const auto& one : all_) probes.push_back(one->readiness_probe());
+    set_readiness_probe(msg::all_ready(std::move(probes)));
+  }
 
   const msg::ModelSpec& spec() const override { return all_.front()->spec(); }
   std::vector<sched::DecoupledEngine*> instances() override {

@@ -64,7 +64,10 @@ struct Serving {
 base::Result<Loaded> make_batched(std::unique_ptr<Host> host, Requests form, const Place& place) {
   const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake < 0) return failure(Code::kResourceExhausted, "there is no file descriptor left for a model (ulimit -n)");
-  return Loaded(std::unique_ptr<sched::Engine>(std::make_unique<BatchEngine>(std::move(host), form, place.find, wake)));
+  auto probe = host->readiness();
+  auto engine = std::make_unique<BatchEngine>(std::move(host), form, place.find, wake);
+  engine->set_readiness_probe(std::move(probe));
+  return Loaded(std::unique_ptr<sched::Engine>(std::move(engine)));
 }
 
 Status check_enabled(const Options& options) {

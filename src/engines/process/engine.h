@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "engines/process/custom_metrics.h"
 #include "msg/call.h"
+#include "msg/readiness_probe.h"
 #include "msg/spec.h"
 #include "sched/decoupled_engine.h"
 #include "sched/engine.h"
@@ -36,6 +37,7 @@ struct Target {
   std::shared_ptr<const void> keeps;
   const msg::ModelSpec* spec = nullptr;
   msg::Inbox* inbox = nullptr;
+  std::shared_ptr<msg::ReadinessProbe> readiness{};  // null: it is ready while it serves
 };
 // By name and version ("": the newest that is served). Any thread. Errors: those of bus::Catalog::find().
 using FindModel = std::function<base::Result<Target>(std::string_view model, std::string_view version)>;

@@ -43,6 +43,14 @@ TensorPlace place_input(const Request& request, size_t first, uint64_t at) {
   return place;
 }
 
+bool adds_up(const TensorPlace& tensor) {
+  const auto elements = tensor.shape.elements();
+  if (!elements || tensor.dtype == msg::DType::kInvalid) return false;
+  if (tensor.dtype == msg::DType::kBytes) return true;  // its strings are counted when they have been copied
+  uint64_t size = 0;
+  return !__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &size) && size == tensor.size;
+}
+
 // The tensor is one of the outputs that the model has.
 Status check_shape(const msg::ModelSpec& model, const msg::Tensor& tensor) {
   const auto* spec = model.output(tensor.name);
@@ -156,6 +164,7 @@ Status Host::take_ready(const Message& message, const msg::ModelSpec& wanted) {
   spec_.batching.dynamic = in.get<uint8_t>() != 0 || wanted.batching.dynamic;
   spec_.inputs = in.get_specs();
   spec_.outputs = in.get_specs();
+  says_ready_ = side_ && (message.flags & kSaysReady) != 0;
   if (!in.at_end()) return lies("a description of the model that has no such form");
   for (const auto* tensors : {&spec_.inputs, &spec_.outputs})
     for (const auto& tensor : *tensors)
@@ -276,14 +285,6 @@ base::Result<std::vector<Answer>> Host::read_answers(const Message& message, siz
   shortage_ = {};
   if (!in.at_end()) return lies("answers that have no such form");
   return answers;
-}
-
-bool Host::adds_up(const TensorPlace& tensor) {
-  const auto elements = tensor.shape.elements();
-  if (!elements || tensor.dtype == msg::DType::kInvalid) return false;
-  if (tensor.dtype == msg::DType::kBytes) return true;  // its strings are counted when they have been copied
-  uint64_t size = 0;
-  return !__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &size) && size == tensor.size;
 }
 
 // All tensors of a list lie in one slab, for which there may be no memory: RESOURCE_EXHAUSTED. Whatever is wrong about

@@ -73,6 +73,8 @@ class Host {
 
   const msg::ModelSpec& spec() const { return spec_; }
   Child& child() { return *child_; }
+  // Null: the child does not say whether the model is ready.
+  std::shared_ptr<msg::ReadinessProbe> readiness() const { return says_ready_ ? side_->readiness() : nullptr; }
   const HostOptions& options() const { return options_; }
 
   // Lays the requests into shared memory, which must be the server's (nothing runs), and sends them. Errors:
@@ -118,7 +120,6 @@ class Host {
   void shrink();
   base::Result<std::string> copy_document(const Message& message) const;
   base::Result<std::vector<msg::Tensor>> read_tensors(DocumentReader& in);
-  static bool adds_up(const TensorPlace& tensor);
   base::Status check(const std::vector<msg::Tensor>& tensors) const;
   base::Status check(const msg::Tensor& tensor) const;
   base::Status lies(const std::string& what) const;
@@ -130,7 +131,7 @@ class Host {
   std::unique_ptr<Child> child_;
   std::mutex regions_;  // see hold()
   SharedRegion input_{Type::kInputRegion, slabs_.ledger()}, output_{Type::kOutputRegion, slabs_.ledger()};
-  bool kept_ = false;
+  bool kept_ = false, says_ready_ = false;
   base::Status shortage_;  // why the child has got kNoRoom, until it has answered
   Writer writer_;
 };

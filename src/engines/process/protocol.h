@@ -31,6 +31,7 @@
 //   load     = string model, list of (string, string) parameters ("config", "file:1/model.onnx" with its bytes)
 //   unload   = string model, u8 dependents too
 //   reply    = u32 code, and for 0 what is said below, else string text
+//   state    = u8 ready, string why it is not
 // dtype is msg::DType's number (1 BOOL … 13 BYTES, 14 BF16), of which 1 to 13 are Triton's; codes are gRPC's. BYTES
 // hold each element as u32 and its bytes. Data of tensors begins at multiples of 64.
 #pragma once
@@ -80,8 +81,10 @@ enum class Type : uint32_t {
   kLoadModel = 71,     // a load, in parts of which all but the last have kMore; reply: when it is loaded
   kUnloadModel = 72,   // an unload; reply: when no shard has it any more
   kModelReady = 73,    // string model, string version (or empty); reply: u8
+  kReadiness = 74,     // number: that of kIsReady; a state
   // To the child, on descriptor 5.
-  kReply = 96,  // number: that of the request; a reply
+  kReply = 96,    // number: that of the request; a reply
+  kIsReady = 97,  // number: the server's own; kReadiness follows when the model has said it. One at a time
 };
 
 // Flags of kAnswers and kReturned.
@@ -92,6 +95,9 @@ inline constexpr uint32_t kCounted = 4;  // the model has sent kMetric… on des
 
 // Flags of kAnswer.
 inline constexpr uint32_t kLarge = 16;  // it costs cost_of() of the credit, and not one
+
+// Flags of kReady.
+inline constexpr uint32_t kSaysReady = 32;  // the model says itself whether it is ready: the child takes kIsReady
 
 // Flags of kLoadModel.
 inline constexpr uint32_t kMore = 8;  // the document goes on in the next packet

@@ -42,6 +42,8 @@ base::Result<std::unique_ptr<SideChannel>> SideChannel::open(Options options) {
 SideChannel::SideChannel(Options options, int ours, int theirs)
     : options_(std::move(options)),
       replies_(std::make_shared<Replies>()),
+      readiness_(std::make_shared<ChildReadiness>(
+          options_.model, [replies = replies_](uint64_t number) { return replies->ask(number); })),
       theirs_(theirs),
       metrics_(options_.metrics ? options_.metrics : std::make_shared<CustomMetrics>(options_.ledger)) {
   replies_->fd = ours;
@@ -50,6 +52,7 @@ SideChannel::SideChannel(Options options, int ours, int theirs)
 
 SideChannel::~SideChannel() {
   close_child_end();
+  readiness_->end("model '" + options_.model + "' is being unloaded");
   std::lock_guard lock(replies_->mutex);
   ::close(std::exchange(replies_->fd, -1));
 }
@@ -70,6 +73,17 @@ void SideChannel::Replies::send(uint64_t number, const Status& status, const Wri
   header.msg_iov = parts, header.msg_iovlen = 2;
   std::lock_guard lock(mutex);
   if (fd >= 0) (void)!::sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+bool SideChannel::Replies::ask(uint64_t number) {
+  const Message message{.type = Type::kIsReady, .number = number};
+  std::lock_guard lock(mutex);
+  return fd >= 0 && ::send(fd, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL) == ssize_t(sizeof message);
+}
+
+void SideChannel::ended() {
+  metrics_.clear();
+  readiness_->end("the process of model '" + options_.model + "' has ended");
 }
 
 bool SideChannel::serve() {
@@ -100,11 +114,12 @@ bool SideChannel::take(const Message& message, std::string_view bytes) {
     case Type::kMetricFamily:
     case Type::kMetric:
     case Type::kMetricValue:
-    case Type::kModelReady: break;
+    case Type::kModelReady:
+    case Type::kReadiness: break;
     default: return false;
   }
   DocumentReader in(bytes);
-  return answer(message, in);
+  return message.type == Type::kReadiness ? take_readiness(message, in) : answer(message, in);
 }
 
 bool SideChannel::count(const Message& message, std::string_view bytes) {
@@ -127,9 +142,17 @@ bool SideChannel::answer(const Message& message, DocumentReader& in) {
   if (message.type == Type::kMetricFamily) status = make_family(in, out);
   if (message.type == Type::kMetric) status = make_metric(in, out);
   if (message.type == Type::kMetricValue) status = read_value(in, out);
-  if (message.type == Type::kModelReady) status = is_ready(in, out);
+  if (message.type == Type::kModelReady)
+    if (status = ask_other(message, in); status.ok()) return true;
   replies_->send(message.number, status, out);
   return true;
+}
+
+bool SideChannel::take_readiness(const Message& message, DocumentReader& in) {
+  const bool ready = in.get<uint8_t>() != 0;
+  const std::string why_not = in.get_string();
+  if (in.at_end()) readiness_->answered(message.number, ready, why_not);
+  return in.at_end();
 }
 
 Status SideChannel::make_family(DocumentReader& in, Writer& out) {
@@ -163,10 +186,32 @@ Status SideChannel::read_value(DocumentReader& in, Writer& out) const {
   return {};
 }
 
-Status SideChannel::is_ready(DocumentReader& in, Writer& out) const {
+// Whether another model is ready. One that says so itself is asked: the reply comes when it has answered.
+Status SideChannel::ask_other(const Message& message, DocumentReader& in) {
   const std::string model = in.get_string(), version = in.get_string();
   if (!in.at_end()) return no_form();
-  out.put(uint8_t(options_.find && options_.find(model, version).has_value()));
+  base::Result<Target> target = failure(Code::kNotFound, "there are no other models");
+  if (options_.find) target = options_.find(model, version);
+  auto reply = [replies = replies_, number = message.number](bool ready) {
+    Writer out;
+    out.put(uint8_t(ready));
+    replies->send(number, {}, out);
+  };
+  if (!target || !target->readiness) return reply(target.has_value()), Status();
+  {
+    std::lock_guard lock(replies_->mutex);
+    if (replies_->questions >= kMostQuestions)
+      return failure(Code::kResourceExhausted, "a model asks for " + std::to_string(kMostQuestions) +
+                                                   " others at once at most whether they are ready");
+    ++replies_->questions;
+  }
+  target->readiness->ask([replies = replies_, reply](const std::string& why_not) {
+    {
+      std::lock_guard lock(replies->mutex);
+      --replies->questions;
+    }
+    reply(why_not.empty());
+  });
   return {};
 }
 

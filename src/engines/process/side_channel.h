@@ -14,6 +14,7 @@
 
 #include "base/memory_ledger.h"
 #include "base/status.h"
+#include "engines/process/child_readiness.h"
 #include "engines/process/custom_metrics.h"
 #include "engines/process/document.h"
 #include "engines/process/engine.h"
@@ -23,7 +24,8 @@ namespace weir::process {
 
 class SideChannel {
  public:
-  static constexpr size_t kMostLoads = 16;  // of one child, that have not ended
+  static constexpr size_t kMostLoads = 16;      // of one child, that have not ended
+  static constexpr size_t kMostQuestions = 64;  // of one child, whether other models are ready: the same
   struct Options {
     std::string model;
     uint64_t most_request = 0;  // bytes of a request to load, with the files in it
@@ -45,29 +47,34 @@ class SideChannel {
   // protocol. Any thread.
   bool serve();
   // The child has ended: its metrics go.
-  void ended() { metrics_.clear(); }
+  void ended();
+  // Whether the model is ready, where the child says so (kSaysReady).
+  const std::shared_ptr<ChildReadiness>& readiness() const { return readiness_; }
 
  private:
   // Outlives this in those who load.
   struct Replies {
     std::mutex mutex;
-    int fd = -1;       // under mutex; -1: the channel is gone
-    size_t loads = 0;  // under mutex
+    int fd = -1;                      // under mutex; -1: the channel is gone
+    size_t loads = 0, questions = 0;  // under mutex: those that have not ended
     void send(uint64_t number, const base::Status& status, const Writer& result);
+    bool ask(uint64_t number);  // kIsReady
   };
   SideChannel(Options options, int ours, int theirs);
   bool take(const Message& message, std::string_view bytes);
   bool count(const Message& message, std::string_view bytes);
+  bool take_readiness(const Message& message, DocumentReader& in);
   bool answer(const Message& message, DocumentReader& in);
   base::Status make_family(DocumentReader& in, Writer& out);
   base::Status make_metric(DocumentReader& in, Writer& out);
   base::Status read_value(DocumentReader& in, Writer& out) const;
   bool control_models(const Message& message, std::string_view bytes);
   base::Status begin(const Message& message, DocumentReader& in);
-  base::Status is_ready(DocumentReader& in, Writer& out) const;
+  base::Status ask_other(const Message& message, DocumentReader& in);
 
   const Options options_;
   const std::shared_ptr<Replies> replies_;
+  const std::shared_ptr<ChildReadiness> readiness_;
   int theirs_;
   std::mutex mutex_;
   ModelMetrics metrics_;

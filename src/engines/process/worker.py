@@ -745,8 +745,10 @@ MANY = 2
 COUNTED = 4
 MORE = 8
 LARGE = 16
+SAYS_READY = 32
 METRIC_FAMILY, METRIC, METRIC_VALUE, METRIC_INCREMENT, METRIC_SET, METRIC_OBSERVE, FORGET_FAMILY, LOAD_MODEL, UNLOAD_MODEL, \
-    MODEL_READY = range(64, 74)
+    MODEL_READY, READINESS = range(64, 75)
+IS_READY = 97
 LONGEST_PART = 32 << 10
 PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
 WINDOW, LARGE_PART = 16, 64 << 10
@@ -866,6 +868,7 @@ class Side:
         self.asked, self.waiting, self.replies, self.reading = 0, set(), {}, False
         self.sending = threading.Lock()  # parts of a request follow each other
         self.counted = 0  # COUNTED: something that the server may not have taken
+        self.questions = queue.SimpleQueue()  # numbers of IS_READY
 
     def tell(self, kind, number):
         self.socket.send(MESSAGE.pack(kind, 0, number, 0, 0))
@@ -915,18 +918,55 @@ class Side:
                 if number in self.replies or self.reading or time.monotonic() >= until:
                     return self.replies.get(number)
                 self.reading = True
-            data = b''
+            self.read(until)
+
+    def read(self, until=None):
+        """Takes one packet, for whoever it is for. On the thread that has set `reading`."""
+        data = b''
+        try:
+            if select.select([self.socket], [], [], until and max(0, until - time.monotonic()))[0]:
+                data = self.socket.recv(MESSAGE.size + LONGEST_PART)
+                if not data:
+                    os._exit(0)  # the server has ended
+        finally:
+            with self.changed:
+                self.reading = False
+                kind, _, number, _, _ = MESSAGE.unpack_from(data) if data else (0,) * 5
+                if kind == IS_READY:
+                    self.questions.put(number)
+                elif number in self.waiting:
+                    self.replies[number] = data[MESSAGE.size:]
+                self.changed.notify_all()
+
+    def answer_questions(self, is_ready):
+        """From here on one thread reads whatever comes, and another one calls is_ready(): nobody waits for that."""
+        threading.Thread(target=self.read_on, daemon=True).start()
+        threading.Thread(target=self.say_readiness, args=(is_ready,), daemon=True).start()
+
+    def read_on(self):
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: not self.reading)
+                self.reading = True
+            self.read()
+
+    def say_readiness(self, is_ready):
+        while True:
+            number = self.questions.get()
             try:
-                if select.select([self.socket], [], [], max(0, until - time.monotonic()))[0]:
-                    data = self.socket.recv(MESSAGE.size + LONGEST_PART)
-                    if not data:
-                        os._exit(0)  # the server has ended
-            finally:
-                with self.changed:
-                    self.reading = False
-                    if data and (to := MESSAGE.unpack_from(data)[2]) in self.waiting:
-                        self.replies[to] = data[MESSAGE.size:]
-                    self.changed.notify_all()
+                why_not = self.why_not_ready(is_ready)
+            except BaseException as e:
+                why_not = f'is_ready() raised {type(e).__name__}: {e}'
+            self.send(READINESS, number, struct.pack('<B', not why_not) + pack_text(why_not[:500]))
+
+    @staticmethod
+    def why_not_ready(is_ready):
+        ready = is_ready()
+        if inspect.isawaitable(ready):  # in the loop of the model's other coroutines, where there is one that runs
+            ready = asyncio.run_coroutine_threadsafe(ready, worker.loop).result() if worker.loop_thread else asyncio.run(ready)
+        if not isinstance(ready, (bool, np.bool_)):
+            return f'is_ready() must return a bool, not {type(ready).__name__}'
+        return '' if ready else 'is_ready() has returned False'
 
 
 class Sender:
@@ -1758,15 +1798,18 @@ class Worker:
             self.decoupled = decoupled
             return
         message = None
+        flags = SAYS_READY if callable(getattr(self.model, 'is_ready', None)) else 0
+        if flags:
+            side.answer_questions(self.model.is_ready)
         if self.decoupled:
             self.decoupled = False
             place = self.put_document(ready)
             self.decoupled = True
             self.orders = queue.SimpleQueue()
             threading.Thread(target=self.read, daemon=True).start()
-            self.send(READY, **place)
+            self.send(READY, flags, **place)
         else:
-            self.send(READY, **self.put_document(ready))
+            self.send(READY, flags, **self.put_document(ready))
         self.serve()
         if hasattr(self.model, 'finalize'):
             self.model.finalize()

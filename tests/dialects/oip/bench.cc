@@ -45,6 +45,8 @@ OipBench::OipBench(base::SlabSource& slabs) {
   options.server_version = "1.2.3";
   options.conn_calls = 600;
   options.offload = &offload;
+  options.env = &wire.env;
+  options.post = [](const std::function<void()>& work) { work(); };
   oip = std::make_unique<Oip>(bus, wire.router, wire.server(), slabs, control, traces, regions, options);
 }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace weir::process {
@@ -108,6 +109,60 @@ TEST_F(SideChannelTest, ALoadThatEndsAfterItsChildHurtsNobody) {
   ASSERT_TRUE(send(Type::kLoadModel, 7, load_of("other")));
   channel.reset();
   loads[0].done({});
+}
+
+TEST_F(SideChannelTest, TheModelIsAskedOnceHoweverManyWaitAndItsEndTellsThem) {
+  auto answers = std::make_shared<std::vector<std::string>>();
+  auto ask = [&] { channel->readiness()->ask([answers](std::string why) { answers->push_back(std::move(why)); }); };
+  auto said = [](bool ready, const std::string& why) {
+    Writer out;
+    out.put(uint8_t(ready)), out.put_string(why);
+    return out.text();
+  };
+  ask(), ask();
+  EXPECT_EQ("1: fine", reply());  // an empty document reads as that
+  EXPECT_EQ("", reply());
+  ASSERT_TRUE(send(Type::kReadiness, 7, said(false, "an answer to no question")));
+  EXPECT_TRUE(answers->empty());
+  ASSERT_TRUE(send(Type::kReadiness, 1, said(true, "")));
+  EXPECT_EQ((std::vector<std::string>{"", ""}), std::exchange(*answers, {}));
+  ask();
+  ASSERT_TRUE(send(Type::kReadiness, 2, said(false, std::string(9000, 'x'))));
+  EXPECT_EQ(24 + ChildReadiness::kLongestWhy, answers->at(0).size());
+  EXPECT_EQ("model 'm' is not ready: xx", answers->at(0).substr(0, 26));
+  ask();
+  EXPECT_FALSE(send(Type::kReadiness, 3, "no form"));
+  channel.reset();
+  EXPECT_EQ("model 'm' is being unloaded", answers->at(1));
+}
+
+TEST_F(SideChannelTest, AChildThatReadsNothingIsNotAskedTwiceAndHoldsNobody) {
+  for (int i = 0; i < 10'000; ++i) channel->readiness()->ask([](const std::string&) {});
+  int told = 0;
+  channel->readiness()->ask([&](const std::string& why) { told += !why.empty(); });
+  EXPECT_EQ(1, told);
+  EXPECT_NE("", reply());
+  EXPECT_EQ("", reply());
+}
+
+TEST_F(SideChannelTest, WhetherAnotherModelIsReadyIsRepliedWhenThatHasAnswered) {
+  struct Probe final : msg::ReadinessProbe {
+    void ask(Done done) override { asked.push_back(std::move(done)); }
+    std::vector<Done> asked;
+  };
+  auto probe = std::make_shared<Probe>();
+  options.find = [&](std::string_view, std::string_view) { return Target{nullptr, nullptr, nullptr, probe}; };
+  channel = SideChannel::open(options).value();
+  Writer other;
+  other.put_string("other"), other.put_string("");
+  for (uint64_t i = 0; i < SideChannel::kMostQuestions; ++i) ASSERT_TRUE(send(Type::kModelReady, i, other.text()));
+  EXPECT_EQ("", reply());
+  ASSERT_TRUE(send(Type::kModelReady, 99, other.text()));
+  EXPECT_EQ("99: RESOURCE_EXHAUSTED a model asks for 64 others at once at most whether they are ready", reply());
+  probe->asked.at(0)("");
+  EXPECT_EQ("0: fine", reply());
+  ASSERT_TRUE(send(Type::kModelReady, 100, other.text()));
+  EXPECT_EQ("", reply());
 }
 
 TEST_F(SideChannelTest, WhatHasNoFormIsRefusedOrEndsTheChannel) {

@@ -1,0 +1,63 @@
+// ModelReadiness: asks models that say themselves whether they are ready, for the clients that ask the server. One per
+// shard, on its thread.
+//
+// A model has one question of this shard's, whose answer is that of everybody who waits; who has waited for kPatience
+// is told that it did not answer. So a model that is silent costs a question, and a timer for each who waits.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "base/env.h"
+#include "msg/readiness_probe.h"
+
+namespace weir::oip {
+
+class ModelReadiness {
+ public:
+  static constexpr base::Duration kPatience = std::chrono::seconds(5);  // Triton's
+  static constexpr size_t kMostWaiting = 256;                           // for one model
+  // `why_not`: empty where it is ready.
+  using Done = std::function<void(const std::string& why_not)>;
+  // Runs work on this thread, later. Called by any thread, until this is destroyed.
+  using Post = std::function<void(std::function<void()>)>;
+
+  ModelReadiness(base::Env& env, Post post);
+  ModelReadiness(const ModelReadiness&) = delete;
+  ~ModelReadiness();
+
+  // `done` is called once, later, unless forget() is called with the number before. Nothing: too many wait.
+  std::optional<uint64_t> ask(const std::shared_ptr<msg::ReadinessProbe>& probe, Done done);
+  void forget(uint64_t number);
+
+ private:
+  struct Waiting {
+    const msg::ReadinessProbe* probe;
+    Done done;
+    base::TimerId timer;
+  };
+  struct Asked {
+    std::shared_ptr<msg::ReadinessProbe> probe;
+    std::set<uint64_t> waiting;
+  };
+  struct Door;
+  void answered(const msg::ReadinessProbe* probe, const std::string& why_not);
+  void leave(const Waiting& waiting, uint64_t number);
+  void tell(uint64_t number, const std::string& why_not);
+
+  base::Env& env_;
+  const std::shared_ptr<Door> door_;
+  std::map<const msg::ReadinessProbe*, Asked> asked_;  // those that have not answered
+  std::unordered_map<uint64_t, Waiting> waiting_;
+  uint64_t last_ = 0;
+};
+
+}  // namespace weir::oip

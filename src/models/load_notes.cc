@@ -1,0 +1,25 @@
+#include "models/load_notes.h"
+
+#include <utility>
+
+#include "base/clock.h"
+
+namespace weir::models {
+
+std::shared_ptr<msg::ReadinessProbe> readiness_probe_of(const Instance& made) {
+  const msg::HasReadinessProbe* has = nullptr;
+  if (auto* engine = std::get_if<std::unique_ptr<sched::Engine>>(&made))
+    has = dynamic_cast<const msg::HasReadinessProbe*>(engine->get());
+  if (auto* decoupled = std::get_if<std::unique_ptr<sched::DecoupledEngine>>(&made))
+    has = dynamic_cast<const msg::HasReadinessProbe*>(decoupled->get());
+  return has ? has->readiness_probe() : nullptr;
+}
+
+void note_load(bus::Served& served, base::Time began, std::vector<bus::MemoryUse> memory,
+               std::vector<std::shared_ptr<msg::ReadinessProbe>> probes) {
+  if (auto* tells = dynamic_cast<bus::TellsMemory*>(served.inbox.get())) tells->set_memory(std::move(memory));
+  if (auto* has = dynamic_cast<bus::HasLoadNotes*>(served.inbox.get()))
+    has->set_load_notes({base::steady_now() - began, msg::all_ready(std::move(probes))});
+}
+
+}  // namespace weir::models

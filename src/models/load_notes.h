@@ -1,0 +1,21 @@
+// Tells the outermost Inbox of a version what its load has found out (bus/load_notes.h, bus/memory_use.h).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/env.h"
+#include "bus/load_notes.h"
+#include "bus/memory_use.h"
+#include "models/repository.h"
+
+namespace weir::models {
+
+// Null: the model of that instance says nothing about its readiness.
+std::shared_ptr<msg::ReadinessProbe> readiness_probe_of(const Instance& made);
+
+// Before anybody reads: the load has begun at `began` and is over.
+void note_load(bus::Served& served, base::Time began, std::vector<bus::MemoryUse> memory,
+               std::vector<std::shared_ptr<msg::ReadinessProbe>> probes);
+
+}  // namespace weir::models
