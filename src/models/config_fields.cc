@@ -136,8 +136,8 @@ constexpr ConfigField kFields[] = {
     {"model_repository_agents.agents.parameters", kRefused, "what an agent checks or decrypts would be skipped"},
     {"response_cache.enable", kServed, {}},
     {"runtime", kShown, "the engine is chosen by backend or platform"},
-    {"model_metrics.metric_control.metric_identifier.family", kShown, "histograms have fixed buckets"},
-    {"model_metrics.metric_control.histogram_options.buckets", kShown, "histograms have fixed buckets"},
+    {"model_metrics.metric_control.metric_identifier.family", kServed, {}},
+    {"model_metrics.metric_control.histogram_options.buckets", kServed, {}},
 };
 
 // Walks what is set. Messages are no deeper than kMaxConfigDepth: the parser has refused others.

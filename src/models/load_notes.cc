@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "bus/response_stats.h"
 
 namespace weir::models {
 
@@ -15,11 +16,14 @@ std::shared_ptr<msg::ReadinessProbe> readiness_probe_of(const Instance& made) {
   return has ? has->readiness_probe() : nullptr;
 }
 
-void note_load(bus::Served& served, base::Time began, std::vector<bus::MemoryUse> memory,
+void note_load(bus::Served& served, const ModelConfig& config, base::Time began, std::vector<bus::MemoryUse> memory,
                std::vector<std::shared_ptr<msg::ReadinessProbe>> probes) {
   if (auto* tells = dynamic_cast<bus::TellsMemory*>(served.inbox.get())) tells->set_memory(std::move(memory));
   if (auto* has = dynamic_cast<bus::HasLoadNotes*>(served.inbox.get()))
     has->set_load_notes({base::steady_now() - began, msg::all_ready(std::move(probes))});
+  if (auto* counts = dynamic_cast<bus::CountsResponses*>(served.inbox.get());
+      counts && !config.first_response_ms.empty())
+    counts->first_responses().set_bounds(config.first_response_ms);
 }
 
 }  // namespace weir::models

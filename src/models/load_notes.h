@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "bus/load_notes.h"
 #include "bus/memory_use.h"
+#include "models/model_config.h"
 #include "models/repository.h"
 
 namespace weir::models {
@@ -15,7 +16,7 @@ namespace weir::models {
 std::shared_ptr<msg::ReadinessProbe> readiness_probe_of(const Instance& made);
 
 // Before anybody reads: the load has begun at `began` and is over.
-void note_load(bus::Served& served, base::Time began, std::vector<bus::MemoryUse> memory,
+void note_load(bus::Served& served, const ModelConfig& config, base::Time began, std::vector<bus::MemoryUse> memory,
                std::vector<std::shared_ptr<msg::ReadinessProbe>> probes);
 
 }  // namespace weir::models

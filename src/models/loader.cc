@@ -203,7 +203,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
   served->inbox = sched::make_pipeline(std::move(linked->plan), served->stats);
   limit(*served, own_limiter(config));
   cache(*served, config);
-  note_load(*served, began, {}, {});
+  note_load(*served, config, began, {}, {});
   return served;
 }
 
@@ -347,7 +347,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   if (instances->token_models.size() == 1) served->adapters = instances->token_models.front().engine->adapter_loader();
   auto probes = std::move(instances->probes);
   auto loaded = with_inbox(plan, std::move(*spec), std::move(*instances), std::move(served));
-  if (loaded) note_load(**loaded, began, std::move(memory), std::move(probes));
+  if (loaded) note_load(**loaded, plan.config, began, std::move(memory), std::move(probes));
   made->store(true);
   return loaded;
 }

@@ -72,9 +72,10 @@ struct ModelConfig {
   std::vector<TensorConfig> inputs, outputs;
   std::optional<PreprocessConfig> preprocess;
   bool decoupled = false;
-  bool response_cache = false;        // answers are kept for requests that ask the same (sched/response_cache.h)
-  std::vector<WarmUpSample> warm_up;  // run by each instance before the model is served
-  DagConfig dag;                      // of a pipeline
+  bool response_cache = false;            // answers are kept for requests that ask the same (sched/response_cache.h)
+  std::vector<double> first_response_ms;  // bounds of bus::FirstResponses, if it is decoupled; empty: the usual ones
+  std::vector<WarmUpSample> warm_up;      // run by each instance before the model is served
+  DagConfig dag;                          // of a pipeline
   std::shared_ptr<msg::SequenceSpec> sequence;  // null: requests stand alone
   std::optional<std::string> iterative;         // a request is a sequence of its own: process::kIterative
   std::map<std::string, std::string> parameters;

@@ -11,6 +11,7 @@
 #include "model_config.pb.h"
 #include "models/config_fields.h"
 #include "models/model_config.h"
+#include "models/pbtxt_metrics.h"
 #include "models/pbtxt_sequence.h"
 #include "sched/sequence_inbox.h"
 
@@ -82,7 +83,7 @@ class PbtxtReading {
     if (auto s = own_parameters(); !s.ok()) return s;
     for (auto step : {&PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions, &PbtxtReading::batching,
                       &PbtxtReading::sequence, &PbtxtReading::instances, &PbtxtReading::ensemble,
-                      &PbtxtReading::warm_up, &PbtxtReading::accelerators})
+                      &PbtxtReading::warm_up, &PbtxtReading::accelerators, &PbtxtReading::metrics})
       if (auto s = (this->*step)(); !s.ok()) return s;
     return std::move(out_);
   }
@@ -92,6 +93,12 @@ class PbtxtReading {
     if (in_.platform() == "ensemble" || in_.has_ensemble_scheduling()) return std::string(kPipeline);
     if (in_.backend() == "onnxruntime" || in_.platform() == "onnxruntime_onnx") return "onnx";
     return !in_.backend().empty() ? in_.backend() : in_.platform();
+  }
+
+  base::Status metrics() {
+    auto bounds = read_first_response_bounds(in_.model_metrics(), out_.notes);
+    if (bounds) out_.first_response_ms = std::move(*bounds);
+    return bounds ? base::Status() : bounds.error();
   }
 
   bool has_fixed_inputs() const {

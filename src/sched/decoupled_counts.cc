@@ -17,6 +17,7 @@ void DecoupledCounts::answer(DecoupledRun& run, const msg::Event& event) {
   const base::Time now = base::steady_now();
   std::lock_guard lock(run.mutex);
   const base::Time before = std::exchange(run.answered_at, now);
+  if (!failed && run.answered == 0) first_.add(since(run.parent->times.queued, now));
   responses_.add(run.answered++, failed ? failed->status.code : base::Code::kOk, since(before, now));
 }
 
@@ -31,6 +32,7 @@ void DecoupledCounts::end(DecoupledRun& run, const msg::Event& event) {
     responses_.at(run.answered).empty.add(took);
   else
     responses_.add(run.answered, base::Code::kOk, took);
+  if (run.answered == 0 && !std::get<msg::Outputs>(event.what).tensors.empty()) first_.add(since(t.queued, t.finished));
   stats_.ran({.at_ms = base::unix_ms(),
               .whole_ns = since(t.queued, t.finished),
               .queue_ns = since(t.queued, t.started),

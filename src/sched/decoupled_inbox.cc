@@ -66,7 +66,6 @@ class DecoupledInbox final : public msg::Inbox,
     }
     (void)set_timer();
   }
-  const bus::ResponseStats& response_stats() const override { return responses_; }
 
  private:
   struct Inside {
@@ -104,7 +103,6 @@ class DecoupledInbox final : public msg::Inbox,
   bus::ModelStats& stats_;
   const base::ShareRule share_;
   const std::shared_ptr<DeadlineTimer> timer_;
-  bus::ResponseStats responses_;
   std::mutex mutex_;  // over all that follows
   Line inside_;
   Time leaves_at_ = base::kNever;                 // not later than the first of them leaves
@@ -213,6 +211,7 @@ void DecoupledInbox::step(Line::node_type node, bus::MailBursts& out) {
   if (failed && !call.takes_errors) return finish(inside, std::move(failed->status), out);
   const auto wait = inside.answers->next_in();
   const Time now = timer_->now();
+  if (!failed && inside.answered == 0) first_.add(nanoseconds(now - call.times.queued));
   count(inside, failed ? failed->status : Status(), now);
   auto* answer = std::get_if<msg::Outputs>(&next->what);
   if (answer && answer->final && !wait) return finish(inside, {}, out, std::move(*answer));

@@ -35,14 +35,13 @@ class DecoupledPipeline final : public ProxyInbox, public bus::CountsResponses {
         plan_(std::move(plan)),
         decoupled_behind_(decoupled_node(plan_.after).has_value()),
         stats_(stats),
-        counts_(stats),
+        counts_(stats, responses_, first_),
         before_(make_pipeline(plan_.before, inner_stats_)),
         after_(make_pipeline(plan_.after, inner_stats_)) {}
   ~DecoupledPipeline() override { base::check(open_.empty(), "a pipeline outlives its Calls"); }
 
   void put(msg::Call* call) override;
   void poke() override;
-  const bus::ResponseStats& response_stats() const override { return counts_.responses(); }
 
  private:
   void post(std::vector<msg::Mail>& burst) override;

@@ -294,7 +294,8 @@ class Metrics(harness.Case):
         for name in ('nv_inference_request_success', 'nv_inference_request_failure', 'nv_inference_count',
                      'nv_inference_exec_count', 'nv_inference_pending_request_count', 'nv_inference_request_duration_us',
                      'nv_inference_queue_duration_us', 'nv_inference_compute_input_duration_us',
-                     'nv_inference_compute_infer_duration_us', 'nv_inference_compute_output_duration_us'):
+                     'nv_inference_compute_infer_duration_us', 'nv_inference_compute_output_duration_us',
+                     'nv_model_load_duration_secs'):
             self.assertIn(name, families)
         labels = (('model', 'identity'), ('version', '1'))
         self.assertGreater(families['nv_inference_count'][1][('nv_inference_count', labels)], 0)

@@ -81,7 +81,8 @@ TEST(ConfigFields, EachFieldAloneIsTakenNotedOrRefusedAsItsRowSays) {
       {"batch_output.kind", "batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE target_name: \"x\" }"},
       {"runtime", "runtime: \"x\""},
       {"model_metrics.metric_control.histogram_options.buckets",
-       "model_metrics { metric_control { histogram_options { buckets: 1 } } }"},
+       "model_metrics { metric_control { metric_identifier { family: \"nv_inference_first_response_histogram_ms\" } "
+       "histogram_options { buckets: [ -1, 0.0, 1, 2.5 ] } } }"},
       {"cc_model_filenames", "cc_model_filenames { key: \"8.0\" value: \"x\" }"},
       {"response_cache.enable", "response_cache { enable: true }"},
   };
@@ -101,6 +102,27 @@ TEST(ConfigFields, EachFieldAloneIsTakenNotedOrRefusedAsItsRowSays) {
       case FieldUse::kRefused: EXPECT_FALSE(config) << path; break;
     }
   }
+}
+
+TEST(Pbtxt, TheBucketsOfFirstResponsesAreChecked) {
+  auto read = [](const std::string& buckets, const std::string& family = "nv_inference_first_response_histogram_ms") {
+    return parse_pbtxt("model_metrics { metric_control { metric_identifier { family: '" + family +
+                           "' } histogram_options { buckets: [" + buckets + "] } } }",
+                       "p", {});
+  };
+  EXPECT_EQ(read("-1, 0, 1, 2.5")->first_response_ms, (std::vector<double>{-1, 0, 1, 2.5}));
+  EXPECT_TRUE(parse_pbtxt("", "p", {})->first_response_ms.empty());
+  std::string many = "0";
+  for (int i = 1; i < 33; ++i) many += "," + std::to_string(i);
+  for (const std::string& wrong :
+       {std::string("2, 1"), std::string("1, 1"), std::string("nan"), std::string("1, inf"), many}) {
+    auto config = read(wrong);
+    ASSERT_FALSE(config) << wrong;
+    EXPECT_NE(config.error().text.find("'buckets'"), std::string::npos) << config.error().text;
+  }
+  auto other = read("1", "of_a_backend");
+  ASSERT_EQ(other->notes.size(), 1u);
+  EXPECT_NE(other->notes[0].find("of_a_backend"), std::string::npos);
 }
 
 // Triton's words for accelerators become parameters of engine onnx.

@@ -127,6 +127,7 @@ TEST_F(DecoupledTest, TheLastAnswerIsTheEndWhereTheModelSaysSo) {
   EXPECT_EQ(told(call), "0 1 2!");
   EXPECT_EQ(told(none), "end");
   EXPECT_EQ(stats.success.count, 2u);
+  EXPECT_EQ(dynamic_cast<const bus::CountsResponses&>(*inbox).first_responses().sum_ms(), 10u);
   EXPECT_EQ(timer->due(), 0u);
 }
 

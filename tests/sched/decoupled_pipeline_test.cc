@@ -271,6 +271,8 @@ TEST(DecoupledPipeline, EachAnswerCountsByItsPlace) {
   EXPECT_EQ(rows[1].fail.count, 1u);     // behind 3
   EXPECT_EQ(rows[1].success.count, 0u);
   EXPECT_LE(rows[1].empty.count, 2u);  // an end comes with the answer, or behind it
+  const auto& first = bus::counts_responses(*lab.served)->first_responses();
+  EXPECT_EQ(first.count(0) + first.count(1) + first.count(2) + first.count(3) + first.count(4), 3u);
 }
 
 // x -> a, x -> unread; a -> n, decoupled; n, a -> b; n -> d; the outputs are those of b, d, unread and a. `after`: b

@@ -7,7 +7,8 @@
 //   weir_model_request_duration_seconds{model}      of whole Exchanges, by model; their parts: weir_model_{receive,
 //   queue,compute,send}_seconds{model}
 //   weir_model_{inferences,executions,requests}_total, …_seconds_total, weir_model_batch_rows, weir_model_pending,
-//   weir_model_ready{model,version}, weir_model_memory_bytes{model,version,what,place}
+//   weir_model_ready{model,version}, weir_model_load_seconds{model,version},
+//   weir_model_memory_bytes{model,version,what,place}
 //   of models that make tokens (token_metrics.cc): weir_model_{prompt,generated}_tokens_total, weir_model_sequences,
 //   weir_model_kv_blocks, weir_model_prefix_cache_{queries,hits}_total, weir_model_time_to_first_token_seconds, …
 #pragma once

@@ -13,7 +13,9 @@
 
 #include "base/log.h"
 #include "bus/cache_stats.h"
+#include "bus/load_notes.h"
 #include "bus/memory_use.h"
+#include "bus/response_stats.h"
 #include "dialects/ops/metrics.h"
 
 namespace weir::ops {
@@ -206,6 +208,36 @@ void append_memory(std::string& out, const std::vector<Row>& rows) {
   }
 }
 
+// For models that are in memory.
+void append_load_times(std::string& out, const std::vector<Row>& rows, std::string_view name, std::string_view help) {
+  head(out, name, "gauge", help);
+  for (const auto& row : rows)
+    if (const auto* notes = bus::load_notes(*row.served))
+      seconds_line(out, name, row.labels, uint64_t(std::max<int64_t>(notes->took.count(), 0)));
+}
+
+// For decoupled models.
+void append_first_responses(std::string& out, const std::vector<Row>& rows) {
+  constexpr std::string_view kName = "nv_inference_first_response_histogram_ms";
+  bool any = false;
+  for (const auto& row : rows) {
+    const auto* counts = bus::counts_responses(*row.served);
+    if (!counts) continue;
+    if (!std::exchange(any, true))
+      head(out, kName, "histogram", "Duration from request to first response in milliseconds.");
+    const auto& first = counts->first_responses();
+    uint64_t below = 0;
+    for (size_t i = 0; i <= first.bounds().size(); ++i) {
+      char bound[32] = "+Inf";
+      if (i < first.bounds().size()) std::snprintf(bound, sizeof bound, "%.15g", first.bounds()[i]);
+      below += first.count(i);
+      line(out, std::string(kName) + "_bucket", row.labels + ",le=\"" + bound + '"', below);
+    }
+    line(out, std::string(kName) + "_sum", row.labels, first.sum_ms());
+    line(out, std::string(kName) + "_count", row.labels, below);
+  }
+}
+
 // Field `n` (from 1, as in proc(5)) of /proc/self/stat.
 uint64_t stat_field(int n) {
   std::ifstream in("/proc/self/stat");
@@ -239,6 +271,7 @@ void append_models(std::string& out, const bus::Catalog& catalog) {
   append_caches(out, all, kCaches);
   append_batches(out, all);
   append_memory(out, all);
+  append_load_times(out, all, "weir_model_load_seconds", "Time that the load of a version took.");
   head(out, "weir_model_ready", "gauge", "1 for versions that serve.");
   for (const auto& row : catalog.index)
     line(out, "weir_model_ready",
@@ -250,6 +283,8 @@ void append_triton(std::string& out, const bus::Catalog& catalog) {
   const auto all = rows(catalog);
   append(out, all, kTriton, line);
   append_pending(out, all, "nv_inference_pending_request_count", "Requests awaiting execution.");
+  append_load_times(out, all, "nv_model_load_duration_secs", "Model load time in seconds.");
+  append_first_responses(out, all);
   append_caches(out, all, kTritonsCaches);
 }
 

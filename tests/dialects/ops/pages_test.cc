@@ -5,7 +5,9 @@
 #include <set>
 #include <vector>
 
+#include "bus/load_notes.h"
 #include "bus/memory_use.h"
+#include "bus/response_stats.h"
 #include "dialects/ops/front_page.h"
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
@@ -286,6 +288,52 @@ TEST(ModelMetrics, MemoryIsToldByWhatItIsForAndWhere) {
   for (const char* line : {"weir_model_memory_bytes{model=\"m\",version=\"1\",what=\"weights\",place=\"cpu\"} 30\n",
                            "weir_model_memory_bytes{model=\"m\",version=\"1\",what=\"kv\",place=\"cuda:0\"} 15\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
+}
+
+struct DecoupledFake final : msg::Inbox, bus::CountsResponses, bus::HasLoadNotes {
+  void put(msg::Call*) override {}
+};
+
+TEST(ModelMetrics, LoadsAndFirstResponsesHaveTritonsNames) {
+  bus::Catalog catalog;
+  for (const char* name : {"a", "b"}) {
+    auto served = std::make_shared<bus::Served>();
+    auto inbox = std::make_unique<DecoupledFake>();
+    inbox->set_load_notes({std::chrono::milliseconds(1250), nullptr});
+    for (uint64_t ms : {0, 1, 2, 100, 101}) inbox->first_responses().add(ms * 1'000'000 + 999'999);
+    served->inbox = std::move(inbox);
+    catalog.models[name].versions["1"] = served;
+  }
+  auto plain = std::make_shared<bus::Served>();
+  plain->inbox = std::make_unique<MemoryInbox>();
+  catalog.models["c"].versions["1"] = plain;
+  std::string text;
+  append_models(text, catalog);
+  append_triton(text, catalog);
+  expect_prometheus(text);
+  const std::string histogram = "nv_inference_first_response_histogram_ms";
+  for (const std::string& line :
+       {std::string("weir_model_load_seconds{model=\"a\",version=\"1\"} 1.250000000\n"),
+        std::string("nv_model_load_duration_secs{model=\"b\",version=\"1\"} 1.250000000\n"),
+        histogram + "_bucket{model=\"a\",version=\"1\",le=\"100\"} 4\n",
+        histogram + "_bucket{model=\"a\",version=\"1\",le=\"500\"} 5\n",
+        histogram + "_bucket{model=\"a\",version=\"1\",le=\"+Inf\"} 5\n",
+        histogram + "_sum{model=\"b\",version=\"1\"} 204\n", histogram + "_count{model=\"b\",version=\"1\"} 5\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  EXPECT_EQ(text.find(histogram + "_count{model=\"c\""), std::string::npos);
+}
+
+TEST(ModelMetrics, BoundsOfFirstResponsesMayBeChosen) {
+  bus::Catalog catalog;
+  auto served = std::make_shared<bus::Served>();
+  auto inbox = std::make_unique<DecoupledFake>();
+  inbox->first_responses().set_bounds({-1, 0, 1, 2.5});
+  served->inbox = std::move(inbox);
+  catalog.models["m"].versions["1"] = served;
+  std::string text;
+  append_triton(text, catalog);
+  for (const char* bound : {"-1", "0", "1", "2.5", "+Inf"})
+    EXPECT_NE(text.find("version=\"1\",le=\"" + std::string(bound) + "\"} 0\n"), std::string::npos) << bound << text;
 }
 
 TEST(RequestMetrics, TheSeriesOfAModelEndWithIt) {
