@@ -13,10 +13,21 @@ namespace weir::oip {
 namespace {
 
 struct MountedOip final : dialects::Mounted {
-  MountedOip(const dialects::ShardServices& shard, Traces& traces, SharedRegions& regions, OipOptions options)
-      : oip(shard.bus, shard.router, shard.rpcs, shard.slabs, shard.control, traces, regions, std::move(options)) {}
+  MountedOip(const dialects::ShardServices& shard, Traces& traces, SharedRegions& regions, OipOptions options,
+             uint32_t& mounted)
+      : oip(shard.bus, shard.router, shard.rpcs, shard.slabs, shard.control, traces, regions, std::move(options)),
+        traces_(traces),
+        mounted_(++mounted) {}
+  // The trace file ends with the last shard: what it counts in goes then.
+  ~MountedOip() override {
+    if (--mounted_ == 0) traces_.write_to(nullptr);
+  }
 
   Oip oip;
+
+ private:
+  Traces& traces_;
+  uint32_t& mounted_;
 };
 
 class OipDialect final : public dialects::Dialect {
@@ -39,7 +50,7 @@ class OipDialect final : public dialects::Dialect {
     options_.conn_calls = services.conn_calls;
     post_ = services.post;
     services.jobs.add(duty_.emplace(services.jobs.limits()));
-    return {};
+    return begin_traces(services.metrics);
   }
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     OipOptions options = options_;
@@ -47,15 +58,22 @@ class OipDialect final : public dialects::Dialect {
     options.offload = &shard.offload;
     options.env = &shard.env;
     options.post = [post = post_, id = shard.id](std::function<void()> work) { post(id, std::move(work)); };
-    return std::make_unique<MountedOip>(shard, traces_, regions_, std::move(options));
+    return std::make_unique<MountedOip>(shard, traces_, regions_, std::move(options), mounted_);
   }
 
  private:
+  base::Status begin_traces(base::Metrics& metrics);
+  void add_trace_settings(std::vector<base::Setting>& rows);
+
   OipOptions options_;
   std::function<void(base::ShardId, std::function<void()>)> post_;  // ServerServices::post
   Sharing sharing_ = Sharing::kLocal;
   uint64_t shared_bytes_ = uint64_t(4) << 30;
   std::optional<AsyncDuty> duty_;
+  std::vector<std::string> trace_level_;
+  uint64_t trace_rate_ = 1000, trace_file_bytes_ = uint64_t(1) << 30;
+  std::string trace_count_ = "-1", trace_file_;
+  uint32_t mounted_ = 0;
   Traces traces_;  // of all shards, as the next
   SharedRegions regions_{sharing_, shared_bytes_};
 };
@@ -81,6 +99,32 @@ void OipDialect::add_settings(std::vector<base::Setting>& rows) {
   rows.push_back(setting::size("oip.shared_memory_bytes",
                                "of all regions that clients have registered; one client has half of it at most",
                                shared_bytes_, 1 << 20, uint64_t(1) << 44));
+  add_trace_settings(rows);
+}
+
+void OipDialect::add_trace_settings(std::vector<base::Setting>& rows) {
+  namespace setting = base::setting;
+  rows.push_back(setting::list("oip.trace_level", "LEVEL",
+                               "what is traced of requests from the start on: TIMESTAMPS, TENSORS; by default nothing. "
+                               "/v2/trace/setting changes it, and the next two",
+                               trace_level_));
+  rows.push_back(setting::count("oip.trace_rate", "one request of a model in so many is traced", trace_rate_, 1));
+  rows.push_back(setting::text("oip.trace_count", "N", "so many requests are traced; -1 = any number", trace_count_));
+  rows.push_back(setting::path("oip.trace_file",
+                               "where traces go, in Triton's form; it is begun anew. By default they go to the log",
+                               trace_file_));
+  rows.push_back(setting::size("oip.trace_file_bytes", "the most that the trace file may have", trace_file_bytes_,
+                               1 << 10, uint64_t(1) << 44));
+}
+
+base::Status OipDialect::begin_traces(base::Metrics& metrics) {
+  if (!trace_file_.empty()) {
+    auto file = TraceFile::open(trace_file_, trace_file_bytes_, metrics);
+    if (!file) return std::move(file).error();
+    traces_.write_to(std::move(*file));
+  }
+  return traces_.begin_with(
+      {{"trace_level", trace_level_}, {"trace_rate", {std::to_string(trace_rate_)}}, {"trace_count", {trace_count_}}});
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ Status Inference::start() {
   };
   Status status = place_and_submit();
   if (status.ok()) return status;
-  if (served_) state_.traces.finished(served_->spec.name, call(), protocol_, status.code);
+  if (served_) trace_.end(state_.traces, served_->spec.name, call(), protocol_, status.code);
   leave();
   return status;
 }
@@ -64,6 +64,7 @@ Status Inference::submit(Strings strings) {
     return status;
   call.version = served_->spec.version;
   marshal::set_caller(call, exchange_);
+  trace_.begin(state_.traces, served_->spec.name, call);
   auto lend = [&]() -> Status {
     Status status = call_.submit(*served_, *this, exchange_.ticket());
     submitted_ = status.ok();
@@ -111,6 +112,7 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
 }
 
 Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
+  trace_.add_answer(outputs.tensors);
   if (!options.shared.empty())
     if (Status status = check_shared(options); !status.ok()) return status;
   if (Status status = select_outputs(served_->spec, call, options, outputs, forms_); !status.ok()) return status;
@@ -179,7 +181,7 @@ void Inference::sent() {
 
 void Inference::close(const msg::Call& call, const Status& status) {
   marshal::record_call(exchange_.record(), call);
-  state_.traces.finished(served_->spec.name, call, protocol_, status.code);
+  trace_.end(state_.traces, served_->spec.name, call, protocol_, status.code);
   if (work_.running())
     last_ = status;
   else
@@ -213,7 +215,7 @@ void Inference::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
     if (status.ok()) status = submit();
   }
   if (status.ok()) return;
-  state_.traces.finished(served_->spec.name, call(), protocol_, status.code);
+  trace_.end(state_.traces, served_->spec.name, call(), protocol_, status.code);
   leave();
   end(status);
 }

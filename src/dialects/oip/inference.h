@@ -11,6 +11,7 @@
 
 #include "bus/call_handle.h"
 #include "bus/offload_handle.h"
+#include "dialects/oip/call_trace.h"
 #include "dialects/oip/infer_options.h"
 #include "dialects/oip/long_work.h"
 #include "dialects/oip/reply.h"
@@ -104,8 +105,9 @@ class Inference : public msg::Sink, bus::OffloadListener {
   OutputForms forms_;
   bus::OffloadHandle work_;
   enum class Work : uint8_t { kWriting, kReading, kCopying, kChecking };
-  Work doing_ = Work::kWriting;                        // what work_ does, if it does anything
-  bool answered_ = false, answered_again_ = false;     // where one answer is taken
+  Work doing_ = Work::kWriting;                     // what work_ does, if it does anything
+  bool answered_ = false, answered_again_ = false;  // where one answer is taken
+  CallTrace trace_;
   std::vector<std::unique_ptr<WriteAnswer>> waiting_;  // answers behind a long one
   std::optional<base::Status> last_;                   // the outcome, behind those
 };

@@ -252,9 +252,13 @@ void respond_traces(OipState& state, Exchange& exchange, std::string_view model)
   for (const auto& [key, values] : state.traces.settings(model)) {
     if (out.back() != '{') out += ',';
     marshal::write_string(out, key);
-    out += key == "trace_level" ? ":[" : ":";
-    marshal::write_string(out, values.front());
-    if (key == "trace_level") out += ']';
+    const bool list = key == "trace_level";
+    out += list ? ":[" : ":";
+    for (const auto& value : values) {
+      if (&value != &values.front()) out += ',';
+      marshal::write_string(out, value);
+    }
+    if (list) out += ']';
   }
   respond_json(exchange, out + "}");
 }

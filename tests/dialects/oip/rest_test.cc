@@ -353,12 +353,13 @@ TEST(OipRest, ALogFormatIsReadBackAsItWasSet) {
 TEST(OipRest, TraceSettingsAreServerWideOrPerModel) {
   OipBench bench;
   std::string off =
-      R"({"log_frequency":"0","trace_count":"-1","trace_file":"","trace_level":["OFF"],"trace_rate":"1000"})";
+      R"({"log_frequency":"0","trace_count":"-1","trace_file":"","trace_level":["OFF"],"trace_mode":"triton","trace_rate":"1000"})";
   EXPECT_EQ(bench.rest("GET", "/v2/trace/setting").body, off);
   auto a = bench.rest("POST", "/v2/models/add/trace/setting",
                       R"({"trace_level":["TIMESTAMPS"],"trace_rate":1,"trace_count":"2"})");
-  EXPECT_EQ(a.body,
-            R"({"log_frequency":"0","trace_count":"2","trace_file":"","trace_level":["TIMESTAMPS"],"trace_rate":"1"})");
+  EXPECT_EQ(
+      a.body,
+      R"({"log_frequency":"0","trace_count":"2","trace_file":"","trace_level":["TIMESTAMPS"],"trace_mode":"triton","trace_rate":"1"})");
   EXPECT_EQ(bench.rest("GET", "/v2/trace/setting").body, off);
   bench.inbox("add").script.push_back(outputs("sum INT32 [1,2] [1,2]"));
   testing::internal::CaptureStderr();
@@ -372,7 +373,8 @@ TEST(OipRest, TraceSettingsAreServerWideOrPerModel) {
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", off).body, off);  // what it says may be sent back
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_file":null,"log_frequency":[]})").body, off);
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_file":"/tmp/traces"})").status, 501);
-  EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_level":["TENSORS"]})").status, 501);
+  EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_mode":"opentelemetry"})").status, 501);
+  EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_level":["TENSOR"]})").status, 400);
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_rate":"0"})").status, 400);
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"nonsense":"0"})").status, 400);
 }

@@ -1,0 +1,101 @@
+#include "dialects/oip/trace_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::oip {
+namespace {
+
+void add_time(std::string& out, std::string_view name, base::Time at) {
+  if (at == base::kNever) return;
+  if (out.back() != '[') out += ',';
+  ((out += "{\"name\":\"") += name) += "\",\"ns\":";
+  out += std::to_string(at.time_since_epoch().count()) + '}';
+}
+
+// The protocol's own times are those of moments: reading is over, writing begins.
+void add_times(std::string& out, const FinishedTrace& trace) {
+  const msg::Timeline& t = *trace.times;
+  const bool grpc = trace.protocol.ends_with("grpc");
+  out += ",{\"id\":" + std::to_string(trace.id) + ",\"timestamps\":[";
+  add_time(out, grpc ? "GRPC_WAITREAD_START" : "HTTP_RECV_START", t.received);
+  add_time(out, grpc ? "GRPC_WAITREAD_END" : "HTTP_RECV_END", t.received);
+  add_time(out, "REQUEST_START", t.queued);
+  add_time(out, "QUEUE_START", t.queued);
+  add_time(out, "COMPUTE_START", t.started);
+  add_time(out, "COMPUTE_INPUT_END", t.computing);
+  add_time(out, "COMPUTE_OUTPUT_START", t.computed);
+  add_time(out, "COMPUTE_END", t.finished);
+  add_time(out, "REQUEST_END", t.finished);
+  const base::Time now = base::steady_now();
+  add_time(out, grpc ? "GRPC_SEND_START" : "HTTP_SEND_START", now);
+  add_time(out, grpc ? "GRPC_SEND_END" : "HTTP_SEND_END", now);
+  out += "]}\n";
+}
+
+void add_tensor(std::string& out, uint64_t id, const TracedTensor& tensor) {
+  ((out += ",{\"id\":" + std::to_string(id) + ",\"activity\":\"") += tensor.activity) += "\",\"tensor\":{\"name\":";
+  marshal::write_string(out, tensor.name);
+  out += ",\"data\":";
+  marshal::write_string(out, tensor.data);
+  ((out += ",\"shape\":\"" + tensor.shape + "\",\"dtype\":\"") += tensor.dtype) += '"';
+  if (!tensor.whole.empty()) out += ",\"whole\":\"" + tensor.whole + '"';
+  out += "}}\n";
+}
+
+}  // namespace
+
+std::string trace_elements(const FinishedTrace& trace, uint64_t& lines) {
+  std::string out = ",{\"id\":" + std::to_string(trace.id) + ",\"model_name\":";
+  marshal::write_string(out, trace.model);
+  (out += ",\"model_version\":") += trace.version.empty() ? "-1" : trace.version;
+  out += ",\"request_id\":";
+  marshal::write_string(out, trace.request_id);
+  out += "}\n";
+  lines = 1;
+  if (trace.times) add_times(out, trace), ++lines;
+  if (!trace.tensors) return out;
+  for (const auto& tensor : trace.tensors->all()) add_tensor(out, trace.id, tensor), ++lines;
+  return out;
+}
+
+TraceFile::TraceFile(std::string where, uint64_t most, std::unique_ptr<base::LineFile> file)
+    : where_(std::move(where)), file_(std::move(file)), left_(most) {
+  file_->put("[\n", 1);
+}
+
+TraceFile::~TraceFile() { file_->put("]\n", 1); }
+
+base::Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& where, uint64_t most,
+                                                         base::Metrics& metrics) {
+  const int fd = ::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+  if (fd < 0) return base::invalid("oip.trace_file: '" + where + "' cannot be opened: " + std::strerror(errno));
+  ::close(fd);
+  auto file =
+      base::LineFile::open({"the trace file", "oip.trace_file", "weir_trace_file_dropped_total"}, where, 0600, metrics);
+  if (!file) return std::move(file).error();
+  return std::unique_ptr<TraceFile>(new TraceFile(where, most, std::move(*file)));
+}
+
+void TraceFile::put(const FinishedTrace& trace) {
+  uint64_t lines = 0;
+  const std::string text = trace_elements(trace, lines);
+  std::lock_guard lock(mutex_);
+  if (text.size() > left_) {
+    if (!std::exchange(full_, true))
+      base::log::warning("the trace file is full: no more is written", {{"file", where_}});
+    return;
+  }
+  left_ -= text.size();
+  file_->put(std::string_view(text).substr(std::exchange(empty_, false) ? 1 : 0), lines);
+}
+
+}  // namespace weir::oip

@@ -1,0 +1,128 @@
+#include "dialects/oip/trace.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench.h"
+#include "requests.h"
+
+namespace weir::oip {
+namespace {
+
+using nlohmann::json;
+
+// A file that goes with the test.
+struct TracePath {
+  TracePath() : path(testing::TempDir() + "weir_trace_" + std::to_string(::getpid())) {}
+  ~TracePath() { std::filesystem::remove(path); }
+  std::string text() const {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  const std::string path;
+};
+
+TEST(OipTrace, LevelsAreKeptInTheirOrderAndAnEmptyListGoesBackToTheStart) {
+  Traces traces;
+  ASSERT_TRUE(
+      traces.begin_with({{"trace_level", {"TIMESTAMPS"}}, {"trace_rate", {"1"}}, {"trace_count", {"-1"}}}).ok());
+  const auto first = traces.settings("");
+  EXPECT_EQ(first, (Traces::Settings{{"log_frequency", {"0"}},
+                                     {"trace_count", {"-1"}},
+                                     {"trace_file", {""}},
+                                     {"trace_level", {"TIMESTAMPS"}},
+                                     {"trace_mode", {"triton"}},
+                                     {"trace_rate", {"1"}}}));
+  ASSERT_TRUE(traces.change("m", {{"trace_rate", {"12"}}, {"log_frequency", {"34"}}}).ok());
+  ASSERT_TRUE(traces.change("", {{"trace_level", {"TENSORS", "TIMESTAMPS"}}, {"trace_rate", {"56"}}}).ok());
+  EXPECT_EQ(traces.settings("m").at("trace_level"), (std::vector<std::string>{"TIMESTAMPS", "TENSORS"}));
+  EXPECT_EQ(traces.settings("m").at("trace_rate")[0], "12");
+  EXPECT_EQ(traces.settings("m").at("log_frequency")[0], "34");
+  ASSERT_TRUE(traces.change("", {{"trace_level", {}}, {"trace_rate", {}}, {"trace_count", {}}}).ok());
+  EXPECT_EQ(traces.settings(""), first);
+  EXPECT_TRUE(traces.begin("other"));
+  ASSERT_TRUE(traces.change("", {{"trace_level", {"OFF"}}}).ok());
+  EXPECT_FALSE(traces.begin("other"));
+  EXPECT_FALSE(traces.begin_with({{"trace_level", {"ALL"}}}).ok());
+}
+
+TEST(OipTrace, TensorsAreCutToABound) {
+  TracedTensors traced;
+  std::vector<msg::Tensor> tensors;
+  const std::string numbers(40'000'000, '\1');
+  tensors.push_back({"large", msg::DType::kInt32, {10'000'000}, base::Bytes::copy_of(numbers)});
+  tensors.push_back({"flags", msg::DType::kBool, {1, 3}, base::Bytes::copy_of(std::string("\1\0\1", 3))});
+  tensors.push_back({"words", msg::DType::kBytes, {2}, base::Bytes::copy_of(std::string("\2\0\0\0a\"\0\0\0\0", 10))});
+  tensors.push_back({"none", msg::DType::kFp32, {0, 4}, {}});
+  tensors.push_back({"scalar", msg::DType::kFp32, {}, base::Bytes::copy_of(std::string(4, '\0'))});
+  traced.add("TENSOR_QUEUE_INPUT", tensors);
+  const auto& all = traced.all();
+  EXPECT_EQ(all[0].whole, "10000000");
+  EXPECT_LE(all[0].data.size(), 3 * TracedTensors::kMostBytes);
+  EXPECT_EQ(std::stoul(all[0].shape), size_t(std::count(all[0].data.begin(), all[0].data.end(), ',')) + 1);
+  EXPECT_EQ(all[1].data + " " + all[1].shape + all[1].whole, "1,0,1 1,3");
+  EXPECT_EQ(all[2].data + " " + all[2].shape + all[2].whole, R"("a\"","" 2)");
+  EXPECT_EQ(all[3].data + " " + all[3].shape + all[3].whole, " 0,4");
+  EXPECT_EQ(all[4].shape, "1");
+  const std::vector<msg::Tensor> many(1000, tensors[1]);
+  traced.add("TENSOR_BACKEND_OUTPUT", many);
+  EXPECT_EQ(traced.all().size(), TracedTensors::kMostTensors);
+}
+
+TEST(OipTrace, AFileHasWhatTritonsToolsRead) {
+  TracePath place;
+  base::Metrics metrics;
+  {
+    OipBench bench;
+    bench.traces.write_to(TraceFile::open(place.path, 1 << 20, metrics).value());
+    ASSERT_EQ(
+        bench.rest("POST", "/v2/trace/setting", R"({"trace_level":["TIMESTAMPS","TENSORS"],"trace_rate":"1"})").status,
+        200);
+    bench.inbox("add").script.push_back(outputs("sum INT32 [1,2] [4,6]"));
+    bench.grpc("ModelInfer", add_request(1, 2).SerializeAsString());
+    bench.rest("POST", "/v2/models/add/infer",
+               R"({"id":"me","inputs":[{"name":"a","datatype":"INT32","shape":[1,2],"data":[1,2]}]})");
+    EXPECT_EQ(bench.traces.settings("").at("trace_file")[0], place.path);
+    bench.traces.write_to(nullptr);
+  }
+  const json traces = json::parse(place.text());
+  ASSERT_EQ(traces.at(0), json({{"id", 1}, {"model_name", "add"}, {"model_version", 1}, {"request_id", ""}}));
+  EXPECT_EQ(traces.at(1).at("timestamps").at(0).at("name"), "GRPC_WAITREAD_START");
+  EXPECT_EQ(traces.at(2).at("activity"), "TENSOR_QUEUE_INPUT");
+  json output, names;
+  for (const auto& element : traces)
+    if (element.at("id") == 2 && element.contains("timestamps"))
+      for (const auto& time : element.at("timestamps")) names.push_back(time.at("name"));
+    else if (element.at("id") == 2 && element.value("activity", "") == "TENSOR_BACKEND_OUTPUT")
+      output = element.at("tensor");
+  EXPECT_EQ(output, json({{"name", "sum"}, {"data", "4,6"}, {"shape", "1,2"}, {"dtype", "INT32"}}));
+  EXPECT_EQ(names.front(), "HTTP_RECV_START");
+  EXPECT_EQ(names.back(), "HTTP_SEND_END");
+}
+
+TEST(OipTrace, AFileThatIsFullIsAWholeOne) {
+  TracePath place;
+  base::Metrics metrics;
+  TracedTensors none;
+  const FinishedTrace trace{1, "m", "1", "r", "oip-rest", nullptr, &none};
+  {
+    auto file = TraceFile::open(place.path, 200, metrics).value();
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 100; ++i) file->put(trace);
+    testing::internal::GetCapturedStderr();
+  }
+  const size_t written = json::parse(place.text()).size();
+  EXPECT_GT(written, 1u);
+  EXPECT_LT(written, 5u);
+  EXPECT_FALSE(TraceFile::open("/nowhere/at/all", 200, metrics));
+}
+
+}  // namespace
+}  // namespace weir::oip
