@@ -222,6 +222,7 @@ void Pipeline::count(const msg::Call& parent, const msg::Event& event) {
   stats_.queue.add(ns(t.queued, t.started));
   stats_.compute_infer.add(ns(t.started, t.finished));
   stats_.inference_count.add(parent.rows), stats_.execution_count.add();
+  stats_.record_batch(parent.rows, 0, ns(t.started, t.finished), 0);
   stats_.set_last_inference(base::unix_ms());
 }
 

@@ -151,6 +151,10 @@ class Pipeline(harness.Case):
         before = rows('digits'), rows('pipe')
         self.rest('pipe', 'pixels')
         self.assertEqual((before[0] + 8, before[1] + 8), (rows('digits'), rows('pipe')))
+        stats = curl(self.server.url('/v2/models/pipe/stats')).json()['model_stats'][0]
+        batches = {b['batch_size']: b['compute_infer']['count'] for b in stats['batch_stats']}
+        self.assertIn(8, batches)
+        self.assertEqual(stats['execution_count'], sum(batches.values()))
 
     def test_a_node_that_goes_takes_the_pipeline_with_it_and_brings_it_back(self):
         away = self.repository.parent / 'identity-away'
