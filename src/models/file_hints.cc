@@ -16,7 +16,35 @@ bool is_lfs_pointer(const ModelFolder& folder, uint64_t version, const FileStamp
   return text && text->starts_with(kPointer);
 }
 
+// Backends of Triton, and what serves their models here.
+struct OtherBackend {
+  std::string_view name, instead;
+};
+constexpr std::string_view kExport = "export the model to ONNX, or run it in a model.py (backend: \"python\")";
+constexpr std::string_view kOwnEngine =
+    "put its folder from Hugging Face, or a GGUF file, into the version's folder, and name backend: \"llm\"";
+constexpr OtherBackend kOtherBackends[] = {
+    {"tensorrt", kExport},
+    {"tensorrt_plan", kExport},
+    {"pytorch", kExport},
+    {"pytorch_libtorch", kExport},
+    {"openvino", kExport},
+    {"tensorflow", kExport},
+    {"tensorflow_graphdef", kExport},
+    {"tensorflow_savedmodel", kExport},
+    {"fil", kExport},
+    {"dali", "write what it does as a model.py (backend: \"python\")"},
+    {"vllm", kOwnEngine},
+    {"tensorrtllm", kOwnEngine},
+};
+
 }  // namespace
+
+std::string hint_of_engine(std::string_view engine) {
+  for (const auto& other : kOtherBackends)
+    if (other.name == engine) return "; " + std::string(other.instead);
+  return "; a backend of your own can be a program in a process of its own (engine process)";
+}
 
 std::string hint_of_files(const ModelFolder& folder, uint64_t version, const std::string& engine) {
   const auto found = folder.versions.find(version);

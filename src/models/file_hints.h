@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "models/folder.h"
 
 namespace weir::models {
+
+// The end of the error for a model of an engine that is not here: what may be done about it.
+std::string hint_of_engine(std::string_view engine);
 
 // To be put behind the engine's error: "; model.onnx is a Git LFS pointer: run 'git lfs pull' where it was cloned".
 // Empty: nothing is known. Files that cannot be read are passed over. Reads small files; the thread that loads.

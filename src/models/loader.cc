@@ -147,7 +147,7 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
   if (!engines_.count(source.engine)) {
     std::string text = "no engine '" + source.engine + "' here; there are";
     for (const auto& [name, maker] : engines_) text += (text.back() == 'e' ? " " : ", ") + name;
-    return base::failure(base::Code::kUnimplemented, std::move(text));
+    return base::failure(base::Code::kUnimplemented, text + hint_of_engine(source.engine));
   }
   if (source.file.empty()) {
     if (!files.empty()) source.file = folder.version_path(version);

@@ -36,5 +36,11 @@ TEST(FileHints, PickledWeightsAreToBeConverted) {
   EXPECT_EQ(hint({{"model.safetensors", "x"}, {"pytorch_model.bin", "x"}}), "");
 }
 
+TEST(FileHints, BackendsOfTritonAreToldWhatServesTheirModels) {
+  EXPECT_NE(hint_of_engine("tensorrt_plan").find("export the model to ONNX"), std::string::npos);
+  EXPECT_NE(hint_of_engine("vllm").find("backend: \"llm\""), std::string::npos);
+  EXPECT_NE(hint_of_engine("my_backend").find("engine process"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::models
