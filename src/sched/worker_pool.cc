@@ -35,12 +35,17 @@ void WaitingBytes::remove(uint64_t tenant, size_t bytes) {
 
 namespace {
 
+constexpr int kCompilerNice = 5;  // a form leaves two thirds of a core to whoever wants it, too
+
 // Waiting Calls are in `waiting_`, by the number of their turn at the workers; the turn of a Call that was answered
 // early finds none.
 class OffloadInbox final : public msg::Inbox {
  public:
   explicit OffloadInbox(const WorkerPoolPolicy& policy)
-      : bytes_(policy.max_bytes), workers_(policy.threads), compiler_(policy.threads) {}
+      : bytes_(policy.max_bytes),
+        workers_(policy.threads),
+        quick_(policy.threads),
+        compiler_(policy.threads, kCompilerNice) {}
 
   void put(msg::Call* call) override {
     auto* task = static_cast<bus::OffloadCall*>(call);
@@ -83,7 +88,8 @@ class OffloadInbox final : public msg::Inbox {
     try {
       const auto* more = dynamic_cast<const base::ExtraWork*>(call->task.get());
       const uint64_t extra = more ? more->extra_work() : 0, work = call->bytes + extra;
-      (extra > 0 ? compiler_ : workers_).post([this, number] { turn(number); }, {call->tenant, work});
+      base::Workers& those = extra > 0 ? compiler_ : work > kQuickWork ? workers_ : quick_;
+      those.post([this, number] { turn(number); }, {call->tenant, work});
     } catch (...) {
       std::lock_guard lock(mutex_);
       if (waiting_.erase(number) > 0) forget(*call);
@@ -118,7 +124,8 @@ class OffloadInbox final : public msg::Inbox {
   std::map<uint64_t, bus::OffloadCall*> waiting_;  // under mutex_, as what follows
   uint64_t put_ = 0;
   WaitingBytes bytes_;     // of those who wait, but for the granted ones
-  base::Workers workers_;  // after what they use, as the next
+  base::Workers workers_;  // after what they use, as the next two
+  base::Workers quick_;
   base::Workers compiler_;
 };
 

@@ -184,6 +184,24 @@ TEST_F(Offload, NoTextWaitsForAForm) {
   box.until(5);
 }
 
+TEST_F(Offload, NoShortTextWaitsForALongOne) {
+  struct Short final : bus::OffloadTask {
+    void run() override { done.set_value(); }
+    std::promise<void> done;
+  };
+  auto offload = make_worker_pool({1, 1 << 20});
+  for (int i = 0; i < 3; ++i) offload->put(&call(kQuickWork + 1));
+  auto& text = call(kQuickWork);
+  text.tenant = 2;
+  auto task = std::make_unique<Short>();
+  auto done = task->done.get_future();
+  text.task = std::move(task);
+  offload->put(&text);
+  EXPECT_EQ(done.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  gate.promise.set_value();
+  box.until(4);
+}
+
 TEST_F(Offload, AsManyFormsAreCompiledAtOnceAsTextsAreRead) {
   struct Compiled final : bus::OffloadTask, base::ExtraWork {
     void run() override { done.set_value(); }
