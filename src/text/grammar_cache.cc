@@ -1,6 +1,7 @@
 #include "text/grammar_cache.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -173,7 +174,9 @@ std::shared_ptr<const GrammarCache::Compiled> GrammarCache::find_key(const std::
   return at->second->compiled;
 }
 
+// Grammars that go are destroyed without the lock, which shards take: one may have a hundred thousand masks.
 void GrammarCache::put(std::string key, std::shared_ptr<const Compiled> compiled) {
+  std::list<CachedGrammar> gone;
   std::lock_guard lock(mutex_);
   if (at_.contains(key)) return;
   entries_.push_front({key, std::move(compiled)});
@@ -184,7 +187,7 @@ void GrammarCache::put(std::string key, std::shared_ptr<const Compiled> compiled
     const CachedGrammar& last = entries_.back();
     bytes -= std::min(bytes, 3 * last.key.size() + last.compiled->bytes());
     at_.erase(last.key);
-    entries_.pop_back();
+    gone.splice(gone.begin(), entries_, std::prev(entries_.end()));
   }
 }
 

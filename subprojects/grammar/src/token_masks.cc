@@ -87,8 +87,7 @@ TokenAutomaton::TokenAutomaton(std::shared_ptr<const Automaton> automaton, std::
 TokenAutomaton::~TokenAutomaton() = default;
 
 size_t TokenAutomaton::bytes() const {
-  std::lock_guard lock(cache_->mutex);
-  return cache_->bytes + automaton_->states.size() * sizeof(Automaton::State) +
+  return cache_->kept() + automaton_->states.size() * sizeof(Automaton::State) +
          automaton_->edges.size() * sizeof(Automaton::Edge) + automaton_->calls.size() * sizeof(Automaton::Call);
 }
 
@@ -98,23 +97,45 @@ std::shared_ptr<const LocalMask> TokenAutomaton::Cache::find(const LocalKey& key
   return at == masks.end() ? nullptr : at->second;
 }
 
-// Where there is no room, all others go, and where that is not enough it is not kept.
+// Where there is no room among its own, these go; where there is none in the budget, those of whoever has most.
 void TokenAutomaton::Cache::put(const LocalKey& key, std::shared_ptr<const LocalMask> mask) {
-  std::lock_guard lock(mutex);
-  if (masks.contains(key)) return;
   const size_t more = mask->bytes() + 64;
-  if (bytes + more > kMostMaskBytes) clear();
-  if (!budget->take(more)) {
-    clear();
-    if (!budget->take(more)) return;
-  }
-  masks.emplace(key, std::move(mask));
-  bytes += more;
+  if (kept() + more > kMostMaskBytes) drop();
+  if (!budget->take_from_largest(more)) return;
+  std::unique_lock lock(mutex);
+  if (masks.emplace(key, std::move(mask)).second) return void(bytes += more);
+  lock.unlock();
+  budget->give(more);
 }
 
-void TokenAutomaton::Cache::clear() {
-  masks.clear();
-  budget->give(std::exchange(bytes, 0));
+std::shared_ptr<const void> TokenAutomaton::Cache::drop() {
+  auto gone = std::make_shared<Masks>();
+  std::lock_guard lock(mutex);
+  gone->swap(masks);
+  budget->give(bytes.exchange(0));
+  return gone;
+}
+
+// ---- What they may keep together
+
+void MaskBudget::join(Holder& holder) {
+  std::lock_guard lock(mutex_);
+  holders_.push_back(&holder);
+}
+
+void MaskBudget::leave(Holder& holder) {
+  std::lock_guard lock(mutex_);
+  std::erase(holders_, &holder);
+}
+
+bool MaskBudget::drop_largest() {
+  std::shared_ptr<const void> gone;
+  std::lock_guard lock(mutex_);
+  auto most = std::max_element(holders_.begin(), holders_.end(),
+                               [](const Holder* a, const Holder* b) { return a->kept() < b->kept(); });
+  if (most == holders_.end() || (*most)->kept() == 0) return false;
+  gone = (*most)->drop();
+  return true;
 }
 
 uint64_t TokenAutomaton::Cache::too_few(const LocalKey& key) {

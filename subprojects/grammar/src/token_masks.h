@@ -41,9 +41,13 @@ struct LocalKey {
   bool operator==(const LocalKey&) const = default;
 };
 
-struct TokenAutomaton::Cache {
-  explicit Cache(std::shared_ptr<MaskBudget> shared) : budget(std::move(shared)) {}
-  ~Cache() { clear(); }
+struct TokenAutomaton::Cache final : MaskBudget::Holder {
+  explicit Cache(std::shared_ptr<MaskBudget> shared) : budget(std::move(shared)) { budget->join(*this); }
+  ~Cache() {
+    budget->leave(*this);
+    budget->give(kept());
+  }
+  Cache(const Cache&) = delete;
   struct Hash {
     size_t operator()(const LocalKey& k) const {
       uint64_t x = (uint64_t(k.state) << 32 | k.call) * 0x9e3779b97f4a7c15ull;
@@ -52,7 +56,8 @@ struct TokenAutomaton::Cache {
   };
   std::shared_ptr<const LocalMask> find(const LocalKey& key);
   void put(const LocalKey& key, std::shared_ptr<const LocalMask> mask);
-  void clear();
+  size_t kept() const override { return bytes.load(std::memory_order_relaxed); }
+  std::shared_ptr<const void> drop() override;
   // Masks that were not found: how many steps were too few for one. kNoSteps: there is no finding it.
   static constexpr uint64_t kNoSteps = UINT64_MAX;
   uint64_t too_few(const LocalKey& key);
@@ -62,8 +67,9 @@ struct TokenAutomaton::Cache {
   std::atomic<uint64_t> steps_taken{0};
   const std::shared_ptr<MaskBudget> budget;
   mutable std::mutex mutex;
-  std::unordered_map<LocalKey, std::shared_ptr<const LocalMask>, Hash> masks;  // this and the next: under mutex
-  size_t bytes = 0;
+  using Masks = std::unordered_map<LocalKey, std::shared_ptr<const LocalMask>, Hash>;
+  Masks masks;                                          // under mutex
+  std::atomic<size_t> bytes{0};                         // of them; written under mutex
   std::unordered_map<LocalKey, uint64_t, Hash> costly;  // under mutex
 };
 

@@ -107,6 +107,33 @@ TEST(Matcher, AutomatonsShareABudgetOfMasks) {
   EXPECT_EQ(budget->used(), 0u);
 }
 
+// Without that a client whose grammars have many masks makes the texts of all others find theirs for each token, until
+// they have no steps left.
+TEST(Matcher, AGrammarWithMostMasksMakesRoomForThoseOfOthers) {
+  const auto tokens = some_tokens();
+  const std::vector<std::string_view> views(tokens.begin(), tokens.end());
+  auto vocabulary = std::make_shared<Vocabulary>(views);
+  auto budget = std::make_shared<MaskBudget>(40'000);
+  auto made = [&](const std::string& regex) {
+    auto automaton = Automaton::compile(*read_regex(regex));
+    EXPECT_TRUE(automaton) << regex;
+    return std::make_unique<TokenAutomaton>(*automaton, vocabulary, budget);
+  };
+  std::vector<std::unique_ptr<TokenAutomaton>> greedy;
+  for (char c : std::string("abcd")) {
+    std::string text;
+    for (int i = 0; i < 80; ++i) text += "[^x]" + std::string(1, c);
+    greedy.push_back(made(text));
+    EXPECT_TRUE(greedy.back()->find_masks(10'000'000));
+  }
+  EXPECT_GT(budget->used(), 20'000u);
+  auto small = made("(true|false|null){1,3}");
+  const size_t before = small->bytes();
+  EXPECT_TRUE(small->find_masks(10'000'000));
+  EXPECT_GT(small->bytes(), before) << "none of its masks is kept";
+  EXPECT_LE(budget->used(), 40'000u);
+}
+
 TEST(Matcher, ATextIsCompleteWhereNothingMayFollow) {
   auto shared = over(read_regex("ab?"));
   Matcher matcher(shared);

@@ -9,18 +9,41 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "grammar/automaton.h"
 #include "grammar/vocabulary.h"
 
 namespace grammar {
 
-// Bytes of local masks that several TokenAutomatons may keep together. Any thread.
+// Bytes of local masks that several TokenAutomatons may keep together. Where they are used up, the one that keeps most
+// drops its own: one with many masks makes no other find its few again for each token. Any thread.
 class MaskBudget {
  public:
+  // A TokenAutomaton's masks. Any thread.
+  class Holder {
+   public:
+    virtual size_t kept() const = 0;  // bytes
+    // Keeps none any more. They are in what it returns, to be destroyed without a lock: there may be many thousands.
+    virtual std::shared_ptr<const void> drop() = 0;
+
+   protected:
+    ~Holder() = default;
+  };
+
   explicit MaskBudget(size_t most) : most_(most) {}
+  void join(Holder& holder);
+  void leave(Holder& holder);  // no drop() of it is called any more
+  // Takes so many, for which others may have to drop theirs. False: there are not so many. The caller holds no lock
+  // that a drop() takes.
+  bool take_from_largest(size_t bytes) {
+    while (!take(bytes))
+      if (!drop_largest()) return false;
+    return true;
+  }
   bool take(size_t bytes) {
     if (used_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= most_) return true;
     give(bytes);
@@ -30,8 +53,12 @@ class MaskBudget {
   size_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
+  bool drop_largest();  // false: nobody keeps anything
+
   const size_t most_;
   std::atomic<size_t> used_{0};
+  std::mutex mutex_;
+  std::vector<Holder*> holders_;  // under mutex_
 };
 
 class TokenAutomaton {
