@@ -25,6 +25,7 @@ class GatheredAnswer {
   bool charge_text() { return charge_.take(charge_.used()); }
   // The parts are gone, and the text belongs to the Exchange, which charges it.
   void release() { charge_.give(charge_.used()); }
+  uint64_t used() const { return charge_.used(); }
 
  private:
   base::SteppedCharge charge_;

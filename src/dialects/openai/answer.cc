@@ -46,6 +46,14 @@ bool begins_in_thoughts(const Request& request, msg::AnswerFormat format) {
 
 std::string_view input_name(Kind kind) { return kind == Kind::kChat ? "messages" : "prompt"; }
 
+// How often any of them has gone from one origin to another.
+template <class Choices>
+uint32_t moves_of(const Choices& choices) {
+  uint32_t moves = 0;
+  for (const auto& choice : choices) moves += choice.moves;
+  return moves;
+}
+
 std::string json_string(std::string_view text) {
   std::string out;
   marshal::write_string(out, text);
@@ -309,10 +317,15 @@ bool Answer::charge_written() { return gathered_.charge_text(); }
 
 void Answer::finish_written(std::string json) {
   gathered_.release();
-  uint32_t moves = 0;
-  for (const Choice& choice : choices_) moves += choice.moves;
-  marshal::tell_moves(exchange_, moves);
+  marshal::tell_moves(exchange_, moves_of(choices_));
   respond_json(exchange_, std::move(json));
+}
+
+void Answer::finish_text(std::unique_ptr<wire::TextSource> text) {
+  marshal::tell_moves(exchange_, moves_of(choices_));
+  add_timing(exchange_, exchange_.extra_fields());
+  const auto compress = wire::Exchange::Compress::kIfAccepted;
+  if (auto bad = whole_.start("application/json", compress, std::move(text)); !bad.ok()) failed(bad);
 }
 
 std::string Answer::new_id() {
@@ -338,59 +351,17 @@ Usage Answer::usage() const {
   return sum;
 }
 
-void Answer::make_head(std::string_view object) {
+std::string Answer::make_head(std::string_view object) {
   if (id_.empty()) {
     id_ = (kind_ == Kind::kChat ? "chatcmpl-" : "cmpl-") + new_id();
     const auto since = state_.bus.env().wall().time_since_epoch();
     created_ = std::chrono::duration_cast<std::chrono::seconds>(since).count();
   }
-  head_ = "\"id\":\"" + id_ + "\",\"object\":\"";
-  head_ += object;
-  head_ += "\",\"created\":" + std::to_string(created_) + ",\"model\":";
-  marshal::write_string(head_, model_);
-}
-
-// ---- An answer in one piece
-
-std::string Answer::whole_json(const std::vector<const Choice*>& chosen) {
-  make_head(kind_ == Kind::kChat ? "chat.completion" : "text_completion");
-  std::string out = "{" + head() + ",\"choices\":[";
-  size_t index = 0;
-  for (const Choice* choice : chosen) {
-    if (index > 0) out += ',';
-    write_choice(*choice, index++, out);
-  }
-  out += "],";
-  write_usage(out, usage());
-  // A chat has one prompt, which is written once for all choices.
-  if (kind_ == Kind::kChat) write_prompt(choices_.front(), out);
-  out += ",\"system_fingerprint\":";
-  marshal::write_string(out, "weir-" + state_.options.server_version);
-  return out += '}';
-}
-
-void Answer::write_choice(const Choice& choice, size_t index, std::string& out) const {
-  out += "{\"index\":" + std::to_string(index);
-  if (kind_ == Kind::kChat) {
-    out += ",\"message\":{";
-    choice.delta.write_message(out, choice.end.form);
-    out += '}';
-  } else {
-    out += ",\"text\":";
-    marshal::write_string(out, choice.delta.text);
-  }
-  out += ',';
-  choice.delta.write_logprobs(out, kind_);
-  out += ',';
-  write_end(out, choice.end);
-  if (kind_ == Kind::kCompletion) write_prompt(choice, out);
-  choice.delta.write_extras(out);
-  out += '}';
-}
-
-void Answer::write_prompt(const Choice& choice, std::string& out) const {
-  if (request_.prompt_logprobs) out += ",\"prompt_logprobs\":[" + choice.prompt_logprobs + "]";
-  if (request_.token_ids) out += ",\"prompt_token_ids\":" + choice.prompt_ids;
+  std::string head = "\"id\":\"" + id_ + "\",\"object\":\"";
+  head += object;
+  head += "\",\"created\":" + std::to_string(created_) + ",\"model\":";
+  marshal::write_string(head, model_);
+  return head;
 }
 
 void Answer::keep_chat(std::string_view json) const {

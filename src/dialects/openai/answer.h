@@ -20,6 +20,7 @@
 #include "msg/call.h"
 #include "text/answer_parser.h"
 #include "text/completion.h"
+#include "wire/answer_flow.h"
 #include "wire/exchange.h"
 #include "wire/gathered_answer.h"
 
@@ -33,6 +34,8 @@ class Answer : public wire::ExchangeListener {
   // Sends a Call for every choice. On a refusal nothing is under way.
   ApiError start(bus::Served& served, std::vector<Sequence> prompts);
   void on_close(wire::Exchange&, bool) override { leave(); }
+  void on_drain(wire::Exchange&) override { whole_.drained(); }
+  uint64_t held_for_answer() const override { return gathered_.used(); }
 
  protected:
   // One choice of an Answer: the Sink of its Call.
@@ -95,10 +98,9 @@ class Answer : public wire::ExchangeListener {
   Usage usage() const;
   void leave();
   // `"id":…,"object":…,"created":…,"model":…`
-  const std::string& head() const { return head_; }
-  void make_head(std::string_view object);
-  // The answer of these choices, as it is where it is not streamed.
-  std::string whole_json(const std::vector<const Choice*>& chosen);
+  std::string make_head(std::string_view object);
+  // The JSON of an answer of these choices, as it is where it is not streamed (whole_text.cc). It borrows them.
+  std::unique_ptr<wire::TextSource> whole_text(std::vector<const Choice*> chosen);
   // Stores that JSON, where the request wants it.
   void keep_chat(std::string_view json) const;
   std::string new_id();  // the client's request_id, or a random one
@@ -117,6 +119,9 @@ class Answer : public wire::ExchangeListener {
   bool charge_written();
   // Answers with the JSON; the charge ends.
   void finish_written(std::string json);
+  // Answers with what is written of the choices while the peer takes it: nothing is charged but what is gathered, until
+  // the end. For what may be long; charge_written() is not called.
+  void finish_text(std::unique_ptr<wire::TextSource> text);
 
   OpenAiState& state_;
   wire::Exchange& exchange_;
@@ -128,18 +133,17 @@ class Answer : public wire::ExchangeListener {
   std::string model_;  // as the answer calls it
 
  private:
+  class WholeText;
   ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
   // A completion's text begins with the prompt's, whose tokens have logprobs, too; a chat's with a message.
   bool echoes_prompt() const { return request_.echo && kind_ == Kind::kCompletion; }
   ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
   void closed(Choice& choice, const msg::Call& call, marshal::CallDurations took);
 
-  void write_choice(const Choice& choice, size_t index, std::string& out) const;
-  void write_prompt(const Choice& choice, std::string& out) const;
-
-  std::string id_, head_;
+  std::string id_;
   int64_t created_ = 0;
   wire::GatheredAnswer gathered_;
+  wire::PiecewiseAnswer whole_{exchange_};
   size_t open_ = 0;
   bool counted_ = false;
 };

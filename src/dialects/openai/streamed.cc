@@ -56,8 +56,8 @@ class Streamed final : public Answer {
   void finish() { stream_.end("data: [DONE]\n\n"); }
 
   void make_prefix() {
-    make_head(kind_ == Kind::kChat ? "chat.completion.chunk" : "text_completion");
-    prefix_ = "data: {" + head() + ",\"choices\":[";
+    prefix_ =
+        "data: {" + make_head(kind_ == Kind::kChat ? "chat.completion.chunk" : "text_completion") + ",\"choices\":[";
   }
 
   // Everything that is new of a choice, and its end.
@@ -93,7 +93,9 @@ class Streamed final : public Answer {
       choice.drop_cut_call();
       all.push_back(&choice);
     }
-    keep_chat(whole_json(all));
+    std::string json;
+    (void)whole_text(std::move(all))->write(json, SIZE_MAX);
+    keep_chat(json);
   }
 
   // Most chunks: what they have around their text is written once for a choice, which saves 1,000 of 2,200

@@ -22,10 +22,13 @@ class Whole final : public Answer {
   void failed(const base::Status& status) override { respond(exchange_, refuse(status)); }
 
   void over() override {
+    auto text = whole_text(chosen());
+    if (!request_.store || kind_ != Kind::kChat) return finish_text(std::move(text));
     if (!charge_written()) return failed(wire::no_room_for_answer());
-    std::string out = whole_json(chosen());
-    keep_chat(out);
-    finish_written(std::move(out));
+    std::string json;
+    (void)text->write(json, SIZE_MAX);
+    keep_chat(json);
+    finish_written(std::move(json));
   }
 
   // Those that are answered: of each prompt's the likeliest, where there are more (best_of).

@@ -148,6 +148,58 @@ TEST_F(Sglang, ASlowReaderGetsFewerEventsAndAllOfTheText) {
   EXPECT_EQ(all.back(), "[DONE]");
 }
 
+// Each event has all of the answer: one for each token would be a thousand times the answer.
+TEST_F(Sglang, TheEventsOfALongAnswerAreNotManyTimesAsLong) {
+  auto x = ask({{"text", "ab"},
+                {"stream", true},
+                {"return_logprob", true},
+                {"top_logprobs_num", 20},
+                {"return_text_in_logprobs", true},
+                {"sampling_params", {{"max_new_tokens", 180}}}});
+  std::vector<msg::TokenLogprob> top;
+  for (uint32_t id = 'a'; id < 'a' + 20; ++id) top.push_back({id, -1.25F});
+  for (int i = 0; i < 180; ++i) {
+    scripted().token('c', likely(-1, top));
+    turn();
+  }
+  scripted().done();
+  turn();
+  ASSERT_TRUE(x->ended);
+  auto all = events(x);
+  const Json& last = all[all.size() - 2];
+  EXPECT_EQ(last["meta_info"]["output_top_logprobs"].size(), 180u);
+  EXPECT_EQ(last["text"], std::string(180, 'c'));
+  EXPECT_GT(all.size(), 40u) << "the first ones come token by token";
+  EXPECT_LT(x->sent.size(), 15 * last.dump().size());
+}
+
+// Written at once a hundred choices would hold up the shard.
+TEST_F(Sglang, ManyLongChoicesAreWrittenWhileThePeerTakesThem) {
+  std::vector<msg::TokenLogprob> top;
+  for (uint32_t id = 'a'; id < 'a' + 20; ++id) top.push_back({id, -1.25F});
+  for (const char* path : {"/generate", "/v1/completions"}) {
+    const size_t before = inbox().held.size();
+    const Json openai = {{"model", "m"}, {"prompt", "ab"}, {"n", 100}, {"logprobs", 20}, {"max_tokens", 100}};
+    const Json sglang = {{"model", "m"},
+                         {"text", "ab"},
+                         {"return_logprob", true},
+                         {"top_logprobs_num", 20},
+                         {"sampling_params", {{"max_new_tokens", 100}, {"n", 100}}}};
+    auto x = open("POST", path, (path[1] == 'g' ? sglang : openai).dump());
+    x->reads = false;
+    ASSERT_EQ(inbox().held.size(), before + 100) << x->sent;
+    for (size_t i = 0; i < 100; ++i)
+      for (int token = 0; token < 100; ++token) scripted(i).token('c', likely(-1, top));
+    while (!inbox().held.empty()) scripted().done();
+    turn();
+    EXPECT_FALSE(x->ended) << path;
+    EXPECT_LT(x->sent.size(), size_t(2) << 20) << path;
+    while (!x->ended) x->fake_backlog = 0, x->listener()->on_drain(*x);
+    const Json answer = json(x);
+    EXPECT_EQ((path[1] == 'g' ? answer : answer["choices"]).size(), 100u);
+  }
+}
+
 TEST_F(Sglang, RefusalsNameTheMemberAsItIsCalled) {
   EXPECT_EQ(message(ask({{"sampling_params", Json::object()}})),
             "expected text or input_ids, as SGLang's clients send them, or inputs, as those of Text Generation "

@@ -6,10 +6,12 @@
 //                   the likeliest as "…_top_logprobs": [[[logprob,id,text or null],…],…]
 // Several texts, or n > 1, have a list of these. A stream's events have all of an answer so far, with "index" where
 // there are several; the last is [DONE]. Because each event replaces the one before it, a peer that reads slowly gets
-// fewer of them: at most one answer waits beyond what the connection holds.
+// fewer of them: at most one answer waits beyond what the connection holds. So does one whose answer is long: events
+// for each token of it would have a thousand times its bytes.
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/event_stream.h"
 #include "dialects/openai/generate/generate.h"
+#include "dialects/openai/pieces_text.h"
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
@@ -19,6 +21,10 @@ namespace {
 
 using wire::Exchange;
 
+// Behind an event of so many bytes the next one comes when there is an eighth more to tell, or the end: all events
+// together have no more than ten times the bytes of a long answer.
+constexpr uint64_t kLongEvent = 16 << 10;
+
 class SglangAnswer final : public Answer {
  public:
   SglangAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
@@ -26,7 +32,8 @@ class SglangAnswer final : public Answer {
     if (request_.stream) stream_.start();
   }
 
-  void on_drain(Exchange&) override {
+  void on_drain(Exchange& exchange) override {
+    Answer::on_drain(exchange);
     for (Choice& choice : choices_) choice.call.repay();
     flush();
   }
@@ -44,7 +51,9 @@ class SglangAnswer final : public Answer {
     Logprobs input, output;
     uint32_t last_id = 0;
     uint64_t charged = 0;
-    bool due = false;  // the peer has not been told of all
+    uint64_t told = 0;  // size_of() at the last event
+    bool due = false;   // the peer has not been told of all
+    size_t size() const { return input.own.size() + input.top.size() + output.own.size() + output.top.size(); }
   };
 
   Kept& kept(const Choice& choice) {
@@ -91,9 +100,8 @@ class SglangAnswer final : public Answer {
 
   void grew(Choice& choice) override {
     Kept& all = kept(choice);
-    const Logprobs &in = all.input, &out = all.output;
     if (!choice.delta.ids.empty()) all.last_id = choice.delta.ids.back();
-    uint64_t bytes = in.own.size() + in.top.size() + out.own.size() + out.top.size();
+    uint64_t bytes = all.size();
     if (request_.stream) bytes += bytes + choice.delta.weight();  // one event has all of it
     if (!charge(choice) || !charge_bytes(all.charged, bytes)) return fail(wire::no_room_for_answer());
     all.due = !choice.delta.ids.empty();
@@ -107,15 +115,11 @@ class SglangAnswer final : public Answer {
   void over() override {
     over_ = true;
     if (request_.stream) return flush();
-    if (!charge_written()) return failed(wire::no_room_for_answer());
-    std::string out;
-    if (several()) out += '[';
-    for (const Choice& choice : choices_) {
-      if (choice.index() > 0) out += ',';
-      write_answer(choice, out);
-    }
-    if (several()) out += ']';
-    finish_written(std::move(out));
+    finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, std::string& out) {
+      if (several()) out += i > 0 ? ',' : '[';
+      write_answer(choices_[i], out);
+      if (several() && i + 1 == choices_.size()) out += ']';
+    }));
   }
   void failed(const base::Status& status) override {
     stream_.stop();
@@ -131,14 +135,21 @@ class SglangAnswer final : public Answer {
   void flush() {
     if (!request_.stream || done_) return;
     for (Choice& choice : choices_) {
-      if (!kept(choice).due) continue;
+      Kept& all = kept(choice);
+      if (!all.due || (choice.end.why == End::Why::kNone && !much_is_new(choice))) continue;
       if (exchange_.responding() && !exchange_.has_room()) return;
-      kept(choice).due = false;
       std::string frame = "data: ";
       write_answer(choice, frame);
+      all.due = false, all.told = size_of(choice);
       stream_.send(std::move(frame += "\n\n"));
     }
     if (over_) finish();
+  }
+  // About as long as an event of it.
+  uint64_t size_of(const Choice& choice) { return kept(choice).size() + choice.delta.weight(); }
+  bool much_is_new(const Choice& choice) {
+    const uint64_t told = kept(choice).told;
+    return told < kLongEvent || size_of(choice) > told + told / 8;
   }
 
   void finish() {

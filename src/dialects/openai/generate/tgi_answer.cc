@@ -8,6 +8,7 @@
 
 #include "dialects/openai/event_stream.h"
 #include "dialects/openai/generate/generate.h"
+#include "dialects/openai/pieces_text.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
 
@@ -23,7 +24,8 @@ class TgiAnswer final : public Answer {
     if (request_.stream) stream_.start();
   }
 
-  void on_drain(Exchange&) override {
+  void on_drain(Exchange& exchange) override {
+    Answer::on_drain(exchange);
     for (Choice& choice : choices_) choice.call.repay();
   }
   void on_close(Exchange&, bool) override {
@@ -146,21 +148,31 @@ class TgiAnswer final : public Answer {
   }
   void ended(Choice& choice) override { catch_up(choice); }
   void over() override {
-    if (!charge_written()) return fail(wire::no_room_for_answer());
-    if (request_.stream) return end_stream();
+    if (request_.stream) return charge_written() ? end_stream() : fail(wire::no_room_for_answer());
     std::vector<const Choice*> by_chance;
     for (const Choice& choice : choices_) by_chance.push_back(&choice);
     std::stable_sort(by_chance.begin(), by_chance.end(),
                      [](const Choice* a, const Choice* b) { return a->mean_logprob() > b->mean_logprob(); });
-    std::string out = request_.native.list ? "[{" : "{";
-    write_text(*by_chance.front(), out);
+    if (!request_.native.details) by_chance.resize(1);
+    const size_t count = by_chance.size();
+    finish_text(std::make_unique<PiecesText>(
+        count, [this, all = std::move(by_chance)](size_t i, std::string& out) { write_piece(all, i, out); }));
+  }
+  // The likeliest, and the others in its details.
+  void write_piece(const std::vector<const Choice*>& all, size_t i, std::string& out) {
+    if (i == 0 && request_.native.list) out += '[';
+    if (i > 0) out += i == 1 ? ",\"best_of_sequences\":[" : ",";
+    out += '{';
+    write_text(*all[i], out);
     if (request_.native.details) {
-      out += ",\"details\":{";
-      write_details(*by_chance.front(), out);
-      write_others({by_chance.begin() + 1, by_chance.end()}, out);
-      out += '}';
+      out += i == 0 ? ",\"details\":{" : ",";
+      write_details(*all[i], out);
     }
-    finish_written(out += request_.native.list ? "}]" : "}");
+    if (i > 0) out += '}';
+    if (i + 1 < all.size()) return;
+    if (i > 0) out += ']';
+    if (request_.native.details) out += '}';
+    out += request_.native.list ? "}]" : "}";
   }
   void failed(const base::Status& status) override {
     stream_.stop();
@@ -175,18 +187,6 @@ class TgiAnswer final : public Answer {
   void write_text(const Choice& choice, std::string& out) const {
     out += "\"generated_text\":";
     marshal::write_string(out, text_of(choice));
-  }
-  void write_others(const std::vector<const Choice*>& others, std::string& out) {
-    if (others.empty()) return;
-    out += ",\"best_of_sequences\":[";
-    for (const Choice* choice : others) {
-      out += choice == others.front() ? "{" : ",{";
-      write_text(*choice, out);
-      out += ',';
-      write_details(*choice, out);
-      out += '}';
-    }
-    out += ']';
   }
   void write_details(const Choice& choice, std::string& out) {
     const Kept& all = kept(choice);
