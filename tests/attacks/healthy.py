@@ -112,6 +112,18 @@ class Tokens(Http):
         right(status == 200 and json.loads(body)['count'] > 900, f'{status} {body[:100]}')
 
 
+class Form(Http):
+    """Asks for an answer of a form that nobody has asked for yet."""
+    per_second = 0.5
+    asked = 0
+
+    def __call__(self):
+        self.asked += 1
+        form = {'regex': f'[a-z]{{1,9}}{os.getpid()}x{self.asked}'}
+        status, body = self.ask('POST', '/v1/completions', json.dumps({'model': 'chat', 'prompt': 'x', 'max_tokens': 20, 'structured_outputs': form}))
+        right(status == 200, f'{status} {body[:100]}')
+
+
 class Ready(Http):
     """Is told that the server is ready."""
     per_second = 5
@@ -183,7 +195,7 @@ class Relayed(Http):
 
 
 USUAL = {'rest': Rest, 'grpc': Grpc, 'health': Health, 'chat': Chat}
-PROBES = {'session': Session, 'tokens': Tokens, 'ready': Ready, 'follow': Follow, 'live': Live, 'relayed': Relayed, 'metrics': Metrics}
+PROBES = {'session': Session, 'tokens': Tokens, 'form': Form, 'ready': Ready, 'follow': Follow, 'live': Live, 'relayed': Relayed, 'metrics': Metrics}
 
 
 class Count:

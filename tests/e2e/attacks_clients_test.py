@@ -3,7 +3,7 @@
 import attacks
 import harness
 
-Attacks = attacks.cases('crowds', 'strangers', 'shortage', 'own_code', 'clocks')
+Attacks = attacks.cases('crowds', 'strangers', 'shortage', 'own_code', 'clocks', 'together')
 
 if __name__ == '__main__':
     harness.main()
