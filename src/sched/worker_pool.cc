@@ -45,7 +45,10 @@ class OffloadInbox final : public msg::Inbox {
       : bytes_(policy.max_bytes),
         workers_(policy.threads),
         quick_(policy.threads),
-        compiler_(policy.threads, kCompilerNice) {}
+        compiler_(policy.threads, kCompilerNice) {
+    // Later the system may have no thread for them, and the shard would do their work.
+    for (base::Workers* all : {&workers_, &quick_, &compiler_}) all->post([] {});
+  }
 
   void put(msg::Call* call) override {
     auto* task = static_cast<bus::OffloadCall*>(call);

@@ -116,7 +116,7 @@ def no_threads(pid):
 
 @attack(seconds=30, quick=8, repository=python_model, program=as_nobody, lacks=no_setpriv, flags=PYTHON, probes=('tokens',))
 def no_more_threads(target):
-    """No thread and no process can be started for seconds, while Python models' processes are ended and forms and texts are asked for."""
+    """No thread and no process can be started for seconds, while Python models' processes are ended and costly forms and texts are asked for."""
     plus = post('/v2/models/plus/infer', json.dumps({'inputs': [{'name': 'X', 'datatype': 'INT32', 'shape': [1], 'data': [1]}]}).encode(), JSON)
     number, statuses, rounds = 0, {}, 0
     while not target.over() or rounds == 0:
@@ -126,9 +126,9 @@ def no_more_threads(target):
             end = time.monotonic() + 1.5
             while time.monotonic() < end:
                 number += 1
-                form_of = {'model': 'chat', 'prompt': 'x', 'max_tokens': 3, 'structured_outputs': {'regex': f'a{{1,9}}x{number}'}}
+                form_of = {'model': 'chat', 'prompt': 'x', 'max_tokens': 3, 'structured_outputs': {'regex': f'([^y]*[a-z]{{1,9}}y){{300}}x{number}'}}
                 for request in (plus, post('/v1/completions', json.dumps(form_of).encode(), JSON),
-                                post('/tokenize', json.dumps({'model': 'chat', 'prompt': 'x ' * 9000}).encode(), JSON)):
+                                post('/tokenize', json.dumps({'model': 'chat', 'prompt': 'What is curl? ' * 900}).encode(), JSON)):
                     status, _ = ask(target, request, wait=3)
                     statuses[status] = statuses.get(status, 0) + 1
         end = time.monotonic() + 20 * (harness.PATIENCE / 20)
