@@ -7,6 +7,7 @@
 // finish_reason; with stream_options.include_usage one more with the usage and no choices. A chunk is appended to a
 // string by hand: no document is built for a token.
 #include "dialects/openai/answer.h"
+#include "dialects/openai/chats/chats.h"
 #include "dialects/openai/event_stream.h"
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
@@ -77,13 +78,14 @@ class Streamed final : public Answer {
     choice.delta.clear();
   }
 
-  // A chat that is stored is gathered beside the stream, which goes on where there is no room for it.
+  // A chat that is stored is gathered beside the stream, which goes on where it is too long or there is no room for it.
   void gather(const Choice& choice) {
     if (!request_.store || kind_ != Kind::kChat) return;
     kept_.resize(choices_.size());
     kept_bytes_ += choice.delta.weight();
     kept_[choice.index()].append(choice.delta);
-    if (!charge_bytes(kept_charged_, kept_bytes_)) request_.store = false, kept_.clear();
+    if (!chats::are_kept(state_, request_, kept_bytes_) || !charge_bytes(kept_charged_, kept_bytes_))
+      request_.store = false, kept_.clear();
   }
   void keep_whole() {
     if (kept_.empty() || !charge_written()) return;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "dialects/openai/answer.h"
+#include "dialects/openai/chats/chats.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
 
@@ -23,7 +24,8 @@ class Whole final : public Answer {
 
   void over() override {
     auto text = whole_text(chosen());
-    if (!request_.store || kind_ != Kind::kChat) return finish_text(std::move(text));
+    if (kind_ != Kind::kChat || !chats::are_kept(state_, request_, held_for_answer()))
+      return finish_text(std::move(text));
     if (!charge_written()) return failed(wire::no_room_for_answer());
     std::string json;
     (void)text->write(json, SIZE_MAX);

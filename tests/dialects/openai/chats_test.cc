@@ -51,6 +51,32 @@ TEST_F(Chats, AWholeAnswerIsKeptAsItWasTold) {
       Json({{"id", id + "-0"}, {"role", "user"}, {"content", "hi"}, {"name", nullptr}, {"content_parts", nullptr}}));
 }
 
+// Nobody waits until all of it is written for the one who keeps it.
+TEST_F(Chats, WhatIsTooLongToBeKeptIsToldAllTheSame) {
+  std::vector<msg::TokenLogprob> top;
+  for (uint32_t id = 'a'; id < 'a' + 20; ++id) top.push_back({id, -1.25F});
+  for (bool stream : {false, true}) {
+    auto x = chat({{"store", true},
+                   {"n", 100},
+                   {"logprobs", true},
+                   {"top_logprobs", 20},
+                   {"max_tokens", 50},
+                   {"stream", stream}});
+    x->reads = stream;
+    for (size_t i = 0; i < 100; ++i)
+      for (int token = 0; token < 50; ++token) scripted(i).token('c', likely(-1, top));
+    while (!inbox().held.empty()) scripted().done();
+    turn();
+    EXPECT_EQ(x->ended, stream);
+    while (!x->ended) x->fake_backlog = 0, x->listener()->on_drain(*x);
+    EXPECT_GT(x->sent.size(), size_t(4) << 20);
+    if (!stream) {
+      EXPECT_EQ(json(x)["choices"].size(), 100u);
+    }
+  }
+  EXPECT_EQ(listed(), Ids());
+}
+
 TEST_F(Chats, AStreamIsKeptAsOneAnswer) {
   auto x = chat({{"store", true}, {"stream", true}, {"n", 2}, {"logprobs", true}});
   auto first = scripted(0), second = scripted(1);

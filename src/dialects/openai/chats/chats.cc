@@ -121,6 +121,11 @@ ApiError check_stored(const Request& request) {
                    [](const OrderedJson& body) { return responses::check_metadata(member(body, "metadata")); });
 }
 
+bool are_kept(const OpenAiState& state, const Request& request, uint64_t bytes) {
+  const auto* stored = state.options.stored;
+  return request.store && stored && stored->stores() && bytes <= responses::StoredResponses::kMostBytes;
+}
+
 void keep(OpenAiState& state, const Exchange& exchange, const Request& request, const std::string& id,
           std::string_view model, std::string_view completion) {
   if (!state.options.stored || !state.options.stored->stores()) return;

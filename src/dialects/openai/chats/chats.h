@@ -20,6 +20,8 @@ void update(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& 
 void forget(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void list_messages(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
+// Whether keep() keeps a completion of so many bytes.
+bool are_kept(const OpenAiState& state, const Request& request, uint64_t bytes);
 // Checks the metadata of a request that is to be stored. Any thread. Errors: 400.
 ApiError check_stored(const Request& request);
 // Keeps the answer to the request (JSON), if there is room.
