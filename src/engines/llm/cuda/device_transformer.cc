@@ -195,6 +195,9 @@ QueuedStep DeviceTransformer::queued(const Step& step) {
 }
 
 Status DeviceTransformer::queue(const Step& step, StepInFlight& next) {
+  // A step that has failed may still run on a device that goes on, and reads the arguments that this one would write.
+  if (auto s = ranks_.lost(); !s.ok()) return s;
+  if (auto s = queue_.device().fault(); !s.ok()) return s;
   if (!lost_copy_.ok()) return std::exchange(lost_copy_, Status());
   StepLimits limits{options_.step_tokens, shape_.vocabulary, cache_.blocks(), cache_.block_size(), sampled_};
   if (auto s = check_step(step, limits); !s.ok()) return s;

@@ -13,10 +13,10 @@ namespace {
 
 using device::FakeDevice;
 
-// Counts its graphs and their launches; captures fail on request.
+// Counts its graphs, their launches, and copies; captures fail on request.
 class CountingDevice : public device::HostDevice {
  public:
-  std::atomic<int> graphs{0}, launches{0};
+  std::atomic<int> graphs{0}, launches{0}, copies{0};
   std::atomic<bool> captures{true}, throws{false};
 
  private:
@@ -33,6 +33,10 @@ class CountingDevice : public device::HostDevice {
   void do_free(device::Kind kind, void* raw) override {
     graphs -= kind == device::Kind::kGraph;
     HostDevice::do_free(kind, raw);
+  }
+  base::Status do_copy(void* stream, device::Way way, std::span<const device::Copy> all) override {
+    ++copies;
+    return HostDevice::do_copy(stream, way, all);
   }
   base::Status do_launch(void* stream, void* graph) override {
     ++launches;
@@ -110,6 +114,7 @@ struct Submitted {
   base::Status status;
 };
 
+// Nor are arguments written: devices that go on may still read those of the step before.
 TEST_F(LlmRankGroup, NothingIsLaunchedOnceTheModelIsLost) {
   auto model = engine();
   talk(*model, prompts(), 6, greedy());
@@ -117,14 +122,15 @@ TEST_F(LlmRankGroup, NothingIsLaunchedOnceTheModelIsLost) {
   ASSERT_TRUE(step.status.ok());
   second_.fail(base::failure(base::Code::kUnavailable, "broken"), device::Device::Cure::kRestart);
   EXPECT_EQ(model->collect(step.stepper.step).code, base::Code::kUnavailable);
-  const int before = first_.launches;
+  const int launches = first_.launches, copies = first_.copies;
   for (int i = 0; i < 4; ++i) {
     DeviceStepper stepper(*model);
     Sequence s{{prompts()[0][0]}, {}};
     stepper.add(s, 1, Wanted::kLast);
     EXPECT_EQ(model->submit(stepper.step).code, base::Code::kUnavailable);
   }
-  EXPECT_EQ(first_.launches, before);
+  EXPECT_EQ(first_.launches, launches);
+  EXPECT_EQ(first_.copies, copies);
 }
 
 // The first one waits for it in a collective, and has no fault of its own.
