@@ -1,11 +1,12 @@
 // Any bytes as the body of each kind of request: accepted only if a second parser accepts the JSON too, and what was
 // read is within its bounds. An accepted chat's messages are checked and rendered, and its tools settled, as well; so
-// are those of the other APIs that are read as chats.
+// are those of the other APIs that are read as chats, and as completions.
 #include <simdjson.h>
 
 #include <nlohmann/json.hpp>
 
 #include "dialects/openai/anthropic/anthropic.h"
+#include "dialects/openai/generate/request.h"
 #include "dialects/openai/ollama/request.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
@@ -69,6 +70,27 @@ void translated(std::string_view body, const msg::TextSpec& spec) {
   require(nlohmann::json::accept("[" + response.turns + "]"), "what is stored is the inside of a list");
 }
 
+// SGLang's and Text Generation Inference's completions.
+void generated(std::string_view body, const msg::TextSpec& spec) {
+  using openai::generate::Route;
+  for (Route route : {Route::kGenerate, Route::kStream, Route::kInvocations}) {
+    openai::generate::Asked asked;
+    openai::generate::read_generate(body, route, asked);
+    if (!asked.error.ok()) {
+      const auto error = asked.tgi ? openai::tgi_error_json(asked.error.status) : openai::error_json(asked.error);
+      require(nlohmann::json::accept(error), "an error is JSON");
+      continue;
+    }
+    openai::Request& request = asked.request;
+    check(request);
+    require(request.prompts.size() * request.candidates() <= openai::kMaxChoices, "choices are bounded");
+    require(!asked.tgi || request.prompts.size() == 1, "there is the text that the answer may repeat");
+    const auto& ids = request.native.ids;
+    require(ids.empty() || ids.size() == request.prompts.size(), "each text has an id");
+    place(request, spec, Kind::kCompletion);
+  }
+}
+
 // Rerank, score and classify.
 void scored(std::string_view body) {
   using openai::scores::ScoreApi;
@@ -106,6 +128,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     place(request, *model.text, kind);
   }
   translated(body, *model.text);
+  generated(body, *model.text);
   scored(body);
   openai::Detokenize detokenize;
   (void)openai::read_detokenize(body, detokenize);

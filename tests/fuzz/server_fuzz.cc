@@ -6,6 +6,7 @@
 //
 // Held to be true: every Exchange closes once, every Call comes back, nothing begins on a connection that has ended,
 // and when all is over no session's bytes are held by anybody.
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -54,17 +55,16 @@ class Model final : public msg::Inbox {
  public:
   void put(msg::Call* call) override {
     if (call->generation && call->generation->aim == msg::Aim::kRelease) return post(call, {msg::Done{}});
-    calls_.push_back({call, 0});
+    calls_.push_back({call});
   }
 
   enum class Answer : uint8_t { kNext, kLast, kFail };
   void answer(size_t which, Answer how) {
     if (calls_.empty()) return;
     auto at = calls_.begin() + ptrdiff_t(which % calls_.size());
-    auto& [call, said] = *at;
-    msg::Event event = next(*call, said, how);
+    msg::Event event = next(*at, how);
     bool last = event.last();
-    post(call, std::move(event));
+    post(at->call, std::move(event));
     if (last) calls_.erase(at);
   }
   // Those whose clients have left go, as at an engine's next step.
@@ -79,12 +79,13 @@ class Model final : public msg::Inbox {
  private:
   struct Running {
     msg::Call* call;
-    uint32_t said;
+    uint32_t said = 0, read = 0;  // tokens: generated, and of the prompt
   };
 
   static void post(msg::Call* call, msg::Event event) { call->home->post_here({call, std::move(event)}); }
 
-  static msg::Event next(msg::Call& call, uint32_t& said, Answer how) {
+  static msg::Event next(Running& running, Answer how) {
+    msg::Call& call = *running.call;
     if (call.cancelled) return {msg::Failed{base::failure(base::Code::kCancelled, "cancelled")}};
     if (how == Answer::kFail) return {msg::Failed{base::failure(base::Code::kInternal, "the engine broke")}};
     if (!call.generation) return {msg::Outputs{call.inputs, {}, true}};
@@ -95,13 +96,32 @@ class Model final : public msg::Inbox {
       return {msg::Outputs{{{"embedding", msg::DType::kFp32, {1, 2}, bytes}}, {}, true}};
     }
     auto prompt = uint32_t(wanted.length());
-    bool ends = how == Answer::kLast || said >= wanted.max_tokens || call.credit <= 0;
-    if (ends) return {msg::Done{prompt, 0, said, msg::Finish::kLength, 0}};
+    bool ends = how == Answer::kLast || call.credit <= 0;
+    auto token = ends ? std::nullopt : of_prompt(wanted, running.read);
+    ends = ends || (!token && running.said >= wanted.max_tokens);
+    if (ends) return {msg::Done{prompt, 0, running.said, msg::Finish::kLength, 0}};
     call.credit.fetch_sub(1);
+    if (token) return {*std::move(token)};
     constexpr std::string_view kText = "Hi \xe2\x82\xac!\n{\"a\":";
-    const uint32_t id = uint8_t(kText[said % kText.size()]);
-    const uint32_t position = prompt + said++;
-    return {msg::Token{id, position, false, nullptr}};
+    const uint32_t id = uint8_t(kText[running.said % kText.size()]);
+    const uint32_t position = prompt + running.said++;
+    return {msg::Token{id, position, false, details_of(wanted, position, id)}};
+  }
+  // The next one of which the request asks for more than its id.
+  static std::optional<msg::Token> of_prompt(const msg::Generation& wanted, uint32_t& read) {
+    while (read < wanted.append.size()) {
+      const uint32_t id = wanted.append[read], position = uint32_t(wanted.history.size()) + read++;
+      if (auto details = details_of(wanted, position, id)) return msg::Token{id, position, true, std::move(details)};
+    }
+    return std::nullopt;
+  }
+  static std::shared_ptr<msg::TokenDetails> details_of(const msg::Generation& wanted, uint32_t position, uint32_t id) {
+    const auto& ranges = wanted.logprobs;
+    if (std::none_of(ranges.begin(), ranges.end(), [&](const auto& range) { return range.has(position); })) return {};
+    auto out = std::make_shared<msg::TokenDetails>();
+    out->has_logprob = position > 0, out->logprob = -0.5f;
+    for (uint32_t i = 0; i < wanted.top_logprobs; ++i) out->top.push_back({(id + i) % 256, -float(i)});
+    return out;
   }
 
   std::vector<Running> calls_;
