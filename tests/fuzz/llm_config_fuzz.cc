@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engines/llm/cuda/tensor_split.h"
 #include "engines/llm/encoder/bert_shape.h"
 #include "engines/llm/encoder/classifier.h"
 #include "engines/llm/load/shape.h"
@@ -26,7 +27,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                (!s.local_rope || s.local_rope->frequencies.size() == s.head_dim / 2) && s.score_scale() > 0 &&
                s.attention_cap >= 0 && s.logits_cap >= 0 && s.hidden >= 2 &&
                (!s.experts || (s.experts->used <= s.experts->count && s.experts->layers.size() == s.layers)) &&
-               (!s.vision || s.vision->patches() > 0);
+               (s.unturned.empty() || s.unturned.size() == s.layers) && (!s.vision || s.vision->patches() > 0);
   if (!sound) std::abort();
+  for (uint32_t ranks = 2; ranks <= weir::llm::cuda::kMostRanks; ++ranks) {
+    if (!weir::llm::cuda::check_split(s, ranks).ok()) continue;
+    const auto part = weir::llm::cuda::split_shape(s, ranks);
+    if (part.kv_heads == 0 || part.heads % part.kv_heads || part.intermediate == 0) std::abort();
+  }
   return 0;
 }
