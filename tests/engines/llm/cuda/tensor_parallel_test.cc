@@ -157,7 +157,7 @@ TEST(LlmTensorParallelFakes, OneThatHangsKeepsTheOthersNoLongerThanItsPatience) 
   FakeDevice first(FakeDevice::Drive::kThread), second(FakeDevice::Drive::kThread, uint64_t(64) << 20, 1);
   int told = 0;
   auto engine = on_ranks(kChat, {&first, &second},
-                         {.broken = [&](const base::Status&) { ++told; }, .patience = std::chrono::milliseconds(300)})
+                         {.broken = [&](const base::Status&) { ++told; }, .patience = std::chrono::seconds(2)})
                     .value();
   EXPECT_TRUE(failure_of(*engine, 2).ok());
   second.have(FakeDevice::Trouble::kHang);
