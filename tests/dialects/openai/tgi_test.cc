@@ -137,6 +137,34 @@ TEST_F(Tgi, InvocationsAnswerWithAList) {
   EXPECT_EQ(json(x), Json::parse(R"([{"generated_text":"c"}])"));
 }
 
+// SageMaker's containers have this route alone, and vLLM's clients ask there for all that it has.
+TEST_F(Tgi, InvocationsAreWhatTheirBodySays) {
+  auto chat =
+      ask({{"messages", Json::parse(R"([{"role":"user","content":"hi"}])")}, {"stream", false}}, "/invocations");
+  ASSERT_EQ(inbox().held.size(), 1u) << chat->sent;
+  scripted().emit("c");
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(chat)["choices"][0]["message"]["content"], "c");
+  auto text = ask({{"prompt", "ab"}, {"stream", true}}, "/invocations");
+  scripted().emit("d");
+  scripted().end();
+  turn();
+  EXPECT_EQ(OpenaiBench::text(events(text)), "d");
+  models.add(support::encoder_spec("e"));
+  models.add(support::classifier_spec("s", {"bad", "good"}));
+  bus.publish(models.catalog);
+  auto vector = ask({{"model", "e"}, {"input", "ab"}}, "/invocations");
+  EXPECT_EQ(models["e"].held.size(), 1u) << vector->sent;
+  auto classes = ask({{"model", "s"}, {"input", "ab"}}, "/invocations");
+  EXPECT_EQ(models["s"].held.size(), 1u) << classes->sent;
+  EXPECT_EQ(error(ask({{"model", "s"}, {"query", "a"}, {"documents", Json::array()}}, "/invocations")).substr(0, 3),
+            "400");
+  auto wrong = ask({{"messages", 3}}, "/invocations");
+  EXPECT_EQ(error(wrong), "400 invalid_request_error - messages") << "in the form of the API that it is for";
+  EXPECT_EQ(ask({{"model", "nope"}, {"input", "a"}}, "/invocations")->response.status, 404);
+}
+
 TEST_F(Tgi, RefusalsAre422AndSayValidation) {
   EXPECT_EQ(refusal(ask({{"inputs", ""}})), "422 validation inputs: it is empty");
   EXPECT_EQ(refusal(ask({}, "/generate_stream")), "422 validation inputs: expected a text");

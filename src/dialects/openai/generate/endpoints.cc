@@ -2,13 +2,47 @@
 #include "dialects/openai/generate/generate.h"
 #include "dialects/openai/generate/request.h"
 #include "dialects/openai/reading.h"
+#include "dialects/openai/scores/scores.h"
 
 namespace weir::openai::generate {
 namespace {
 
 using wire::Exchange;
 
+// A model that gives scores has its classes told, any other its embeddings.
+void embed_or_classify(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  read_body<std::string>(
+      state, exchange,
+      [](std::string_view body, std::string& model) {
+        return translate(body, [&](const OrderedJson& object) {
+          if (const OrderedJson* name = member(object, "model")) model = name->get<std::string>();
+          return ApiError{};
+        });
+      },
+      [](OpenAiState& there, Exchange& x, std::string&& model) {
+        auto [served, error] = find_model(there, x, model, bus::Needs::kAnything);
+        const bool classifies = served && bus::has(served->spec, bus::Needs::kScores);
+        (classifies ? scores::classify : embeddings)(there, x, {});
+      });
+}
+
+struct OtherRoute {
+  std::string_view member;
+  Serve serve;
+};
+constexpr OtherRoute kOthers[] = {
+    {"messages", chat_completions}, {"prompt", completions},    {"input", embed_or_classify}, {"query", scores::rerank},
+    {"text_1", scores::score},      {"queries", scores::score}, {"data_1", scores::score}};
+
+Serve other_route(const OrderedJson& body, Route route) {
+  if (route != Route::kInvocations || member(body, "inputs")) return nullptr;
+  for (const OtherRoute& row : kOthers)
+    if (member(body, row.member)) return row.serve;
+  return nullptr;
+}
+
 ApiError translate_either(const OrderedJson& body, Route route, Asked& out) {
+  if (out.other = other_route(body, route); out.other) return {};
   const bool sglang = member(body, "text") || member(body, "input_ids");
   const bool inputs = member(body, "inputs");
   out.tgi = inputs || route != Route::kGenerate;
@@ -26,6 +60,10 @@ void run(OpenAiState& state, Exchange& exchange) {
       state, exchange,
       [](std::string_view body, Asked& asked) { return read_generate(body, route, asked), ApiError{}; },
       [](OpenAiState& there, Exchange& x, Asked&& asked) {
+        if (asked.other) {
+          x.record().protocol = kProtocol;
+          return asked.other(there, x, {});
+        }
         if (asked.tgi) x.record().protocol = kTgi;
         if (!asked.error.ok()) return respond(x, asked.error);
         answer(there, x, Kind::kCompletion, std::move(asked.request), asked.tgi ? tgi_answer : sglang_answer);

@@ -3,18 +3,21 @@
 
 #include <string_view>
 
+#include "dialects/openai/endpoints.h"
 #include "dialects/openai/request.h"
 #include "dialects/openai/translation.h"
 
 namespace weir::openai::generate {
 
 struct Asked {
-  bool tgi = false;  // else SGLang's
-  ApiError error;    // in the form of the API that `tgi` says
+  bool tgi = false;       // else SGLang's
+  Serve other = nullptr;  // of /invocations: the route whose body it is, in place of `request`
+  ApiError error;         // in the form of the API that `tgi` says
   Request request;
 };
 
-// The route that TGI's clients have called: /invocations answers with a list, /generate_stream always streams.
+// The route that TGI's clients have called: /invocations answers with a list, /generate_stream always streams. It is
+// also the one route of SageMaker's containers, by which vLLM's clients ask for all others: the body tells which.
 enum class Route : uint8_t { kGenerate, kStream, kInvocations };
 
 // Any thread. A refusal is in `out.error`: which API it is in, only the body says.
