@@ -122,9 +122,22 @@ TEST_F(ScoresBench, TextsAreScoredOneToOneOneToManyOrInPairs) {
   auto pairs = ask("/score", {{"queries", {"a", "b"}}, {"documents", {"c", "d"}}});
   EXPECT_EQ(row(*models["r"].held.at(1)), "bd | 01");
   answer("r", scores({1})), answer("r", scores({1}));
+  for (const char* second : {"items", "data_2"}) {
+    auto x = ask("/score", {{"data_1", "a"}, {second, "b"}});
+    ASSERT_EQ(models["r"].held.size(), 1u) << x->sent;
+    answer("r", scores({1}));
+  }
   auto wrong = ask("/score", {{"text_1", {"a", "b"}}, {"text_2", {"c"}}});
   EXPECT_EQ(error(wrong), "400 invalid_request_error - text_2");
   EXPECT_NE(message(wrong).find("1:1, 1:N and N:N"), std::string::npos);
+}
+
+TEST_F(ScoresBench, SpecialTokensAreAlwaysAdded) {
+  auto x = ask("/classify", {{"input", "ab"}, {"add_special_tokens", true}}, "c");
+  ASSERT_EQ(models["c"].held.size(), 1u) << x->sent;
+  answer("c", scores({1, 0, 0}));
+  EXPECT_EQ(error(ask("/classify", {{"input", "ab"}, {"add_special_tokens", false}}, "c")),
+            "400 invalid_request_error - add_special_tokens");
 }
 
 TEST_F(ScoresBench, AClassIsTheLabelOfTheBestScore) {

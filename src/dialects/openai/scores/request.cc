@@ -1,6 +1,8 @@
 #include "dialects/openai/scores/request.h"
 
+#include <algorithm>
 #include <limits>
+#include <span>
 
 #include "dialects/openai/request.h"
 #include "marshal/field_reader.h"
@@ -14,6 +16,13 @@ using marshal::JsonCursor;
 
 constexpr size_t kMaxNameText = 256, kMaxScoredText = size_t(1) << 30, kMaxScoredIds = size_t(1) << 20;
 constexpr int64_t kMostInt = std::numeric_limits<int32_t>::max();
+
+// vLLM has called the two sides by each of these.
+constexpr std::string_view kFirstNames[] = {"text_1", "queries", "data_1"};
+constexpr std::string_view kSecondNames[] = {"text_2", "documents", "items", "data_2"};
+bool is_one_of(std::string_view name, std::span<const std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 class ScoreMembers {
  public:
@@ -34,6 +43,7 @@ class ScoreMembers {
     if (name == "priority") return fields_.whole(name, 0, std::numeric_limits<uint32_t>::max(), out_.priority);
     if (name == "request_id") return request_id(name);
     if (name == "truncate_prompt_tokens") return truncate(name);
+    if (name == "add_special_tokens") return fields_.flag(name, added_);
     if (name == "activation" || name == "use_activation") return fields_.flag(name, out_.activation);
     if (reranks() ? read_rerank(name, ok) || read_list_alone(name, ok) : read_texts(name, ok)) return ok;
     return skip_member(json_, fields_, name);
@@ -75,9 +85,9 @@ class ScoreMembers {
   bool read_texts(const std::string& name, bool& ok) {
     if (api_ == ScoreApi::kClassify && name == "input")
       ok = read_input(name);
-    else if (api_ != ScoreApi::kClassify && (name == "text_1" || name == "queries"))
+    else if (api_ != ScoreApi::kClassify && is_one_of(name, kFirstNames))
       ok = list(name, out_.first);
-    else if (api_ == ScoreApi::kScore && (name == "text_2" || name == "documents"))
+    else if (api_ == ScoreApi::kScore && is_one_of(name, kSecondNames))
       ok = list(name, out_.second);
     else
       return false;
@@ -144,6 +154,7 @@ class ScoreMembers {
   }
 
   ApiError settle() {
+    if (!added_) return refuse("add_special_tokens", "add_special_tokens: the model scores texts with them alone");
     if (reranks()) out_.cut = true;
     if (out_.list_alone) out_.return_documents = return_text_;
     const char* first = reranks() ? "query" : api_ == ScoreApi::kScore ? "text_1" : "input";
@@ -161,7 +172,7 @@ class ScoreMembers {
   JsonCursor& json_;
   FieldReader fields_{json_};
   const ScoreApi api_;
-  bool return_text_ = false;
+  bool return_text_ = false, added_ = true;
   Request& out_;
 };
 

@@ -3,7 +3,8 @@
 //   rerank     query, documents (texts, or objects with one in "text"), top_n, return_documents; Cohere's and Jina's
 //              form. A pair that is too long is cut. With `texts` in place of documents it is the form of Text
 //              Embeddings Inference, with raw_scores and return_text, and the answer a list alone.
-//   score      text_1, text_2 (also: queries, documents), each a text or a list: 1:1, 1:N, N:N; vLLM's form
+//   score      text_1, text_2 (also: queries or data_1; documents, items or data_2), each a text or a list: 1:1, 1:N,
+//              N:N; vLLM's form
 //   classify   input: a text or a list, or token ids or a list of those; vLLM's form
 // Reference: docs.vllm.ai ("OpenAI-Compatible Server"), docs.cohere.com/reference/rerank, jina.ai/reranker.
 #pragma once
