@@ -32,6 +32,24 @@ TEST_F(ClientSchemas, PenaltiesOfAResponseReachTheModel) {
   EXPECT_EQ(call()->generation->sampling.frequency_penalty, -0.5F);
 }
 
+TEST_F(ClientSchemas, VllmsSamplingParametersOfAResponseReachTheModel) {
+  auto x = ask({{"top_k", 40},
+                {"min_p", 0.25},
+                {"repetition_penalty", 1.5},
+                {"seed", 42},
+                {"stop", {"xy"}},
+                {"ignore_eos", true}});
+  const msg::Generation& g = *call()->generation;
+  EXPECT_EQ(g.sampling.top_k, 40u);
+  EXPECT_EQ(g.sampling.min_p, 0.25F);
+  EXPECT_EQ(g.sampling.repetition_penalty, 1.5F);
+  EXPECT_EQ(g.sampling.seed, 42u);
+  EXPECT_TRUE(g.ignore_eos);
+  scripted().emit("abxy");
+  turn();
+  EXPECT_EQ(json(x)["output"][0]["content"][0]["text"], "ab") << x->sent;
+}
+
 TEST_F(ClientSchemas, AResponseSaysWhenItWasCompleted) {
   EXPECT_TRUE(made(Json::object())["completed_at"].is_number_unsigned());
   auto cut = ask(Json::object());

@@ -10,7 +10,7 @@
 namespace weir::openai::responses {
 namespace {
 
-constexpr std::array<RenamedMember, 11> kCarried{{{"model", "model"},
+constexpr std::array<RenamedMember, 18> kCarried{{{"model", "model"},
                                                   {"temperature", "temperature"},
                                                   {"top_p", "top_p"},
                                                   {"presence_penalty", "presence_penalty"},
@@ -20,7 +20,15 @@ constexpr std::array<RenamedMember, 11> kCarried{{{"model", "model"},
                                                   {"max_output_tokens", "max_tokens"},
                                                   {"priority", "priority"},
                                                   {"chat_template_kwargs", "chat_template_kwargs"},
-                                                  {"enable_thinking", "enable_thinking"}}};
+                                                  {"enable_thinking", "enable_thinking"},
+                                                  // vLLM's, beside OpenAI's
+                                                  {"top_k", "top_k"},
+                                                  {"min_p", "min_p"},
+                                                  {"repetition_penalty", "repetition_penalty"},
+                                                  {"seed", "seed"},
+                                                  {"stop", "stop"},
+                                                  {"ignore_eos", "ignore_eos"},
+                                                  {"cache_salt", "cache_salt"}}};
 constexpr std::array<std::string_view, 12> kRead{
     "input", "instructions",         "tools",      "text",        "tool_choice", "include", "reasoning", "top_logprobs",
     "store", "previous_response_id", "background", "conversation"};
