@@ -75,7 +75,7 @@ constexpr std::array<Unoffered, 25> kUnoffered{{
 }};
 
 // Those that some endpoint here reads.
-constexpr std::array<std::string_view, 65> kOffered{"model",
+constexpr std::array<std::string_view, 66> kOffered{"model",
                                                     "functions",
                                                     "function_call",
                                                     "response_format",
@@ -102,6 +102,7 @@ constexpr std::array<std::string_view, 65> kOffered{"model",
                                                     "add_generation_prompt",
                                                     "continue_final_message",
                                                     "truncate_prompt_tokens",
+                                                    "truncation_side",
                                                     "priority",
                                                     "cache_salt",
                                                     "request_id",

@@ -122,14 +122,18 @@ std::optional<size_t> kept(const Request& request, const msg::TextSpec& spec) {
 
 // The part of a prompt that truncate() takes out.
 std::optional<text::Part> truncated(const Request& request, const msg::TextSpec& spec) {
-  return kept(request, spec) ? std::optional(text::Part::kBeginning) : std::nullopt;
+  if (!kept(request, spec)) return std::nullopt;
+  return request.truncate_end ? text::Part::kEnd : text::Part::kBeginning;
 }
 
 // Whether there were more.
 bool truncate(const Request& request, const msg::TextSpec& spec, std::vector<uint32_t>& ids) {
   const std::optional<size_t> most = kept(request, spec);
   if (!most || ids.size() <= *most) return false;
-  ids.erase(ids.begin(), ids.end() - ptrdiff_t(*most));
+  if (request.truncate_end)
+    ids.resize(*most);
+  else
+    ids.erase(ids.begin(), ids.end() - ptrdiff_t(*most));
   return true;
 }
 

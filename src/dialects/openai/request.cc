@@ -67,6 +67,8 @@ class Members {
       ok = optional_flag(name, out_.add_special);
     else if (name == "truncate_prompt_tokens" && kind_ != Kind::kTokenize)
       ok = read_truncation(fields_, name, out_.truncate_prompt, out_.cut_to_context);
+    else if (name == "truncation_side" && makes_text())
+      ok = truncation_side(name);
     else if (name == "add_generation_prompt" && talks)
       ok = optional_flag(name, generation_prompt_);
     else if (name == "continue_final_message" && talks)
@@ -80,6 +82,13 @@ class Members {
     else
       return false;
     return true;
+  }
+
+  bool truncation_side(std::string_view name) {
+    std::string side;
+    if (!fields_.text(name, 16, side)) return false;
+    out_.truncate_end = side == "right";
+    return side.empty() || side == "left" || out_.truncate_end || fields_.refuse(name, "takes \"left\" or \"right\"");
   }
 
   bool raw(std::string_view name, JsonCursor::Kind kind, std::string_view what, std::string_view& out) {

@@ -142,6 +142,7 @@ struct Request {
 
   bool fill_context = false;  // a completion that does not say how long takes what the context has
 
+  bool truncate_end = false;                // of the first ones
   std::vector<EmbeddingType> embedding_types;  // none: floats
   bool unit_length = false;                    // embeddings have it also where the model's have not
   EmbeddingForm embedding_form = EmbeddingForm::kOpenAi;

@@ -152,6 +152,20 @@ TEST_F(Completions, OnlyTheLastTokensOfATruncatedPromptAreKept) {
   EXPECT_EQ(support::prompt_of(*call()), "ef");
 }
 
+TEST_F(Completions, OrTheFirstWhereTheSideSaysSo) {
+  for (const auto& [side, kept] : {std::pair{"right", "ab"}, {"left", "ef"}}) {
+    auto x = complete({{"prompt", "abcdef"}, {"truncate_prompt_tokens", 2}, {"truncation_side", side}});
+    ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+    EXPECT_EQ(support::prompt_of(*call()), kept);
+    scripted().end();
+    turn();
+  }
+  auto text = complete(
+      {{"prompt", "ab" + std::string(20'000, 'x')}, {"truncate_prompt_tokens", 3}, {"truncation_side", "right"}});
+  EXPECT_EQ(support::prompt_of(*call()), "abx") << "of a text that is longer than the context, too";
+  EXPECT_EQ(error(complete({{"truncation_side", "middle"}})), "400 invalid_request_error - truncation_side");
+}
+
 TEST_F(Completions, SamplingReachesTheEngine) {
   auto x = complete(Json::parse(R"({"top_k":5,"top_p":0.5,"min_p":0.1,"presence_penalty":1,"frequency_penalty":-1,
       "repetition_penalty":1.5,"logit_bias":{"97":-100},"min_tokens":2,"ignore_eos":true,"seed":-1,"priority":3,
