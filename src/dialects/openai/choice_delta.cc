@@ -210,19 +210,19 @@ void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::
   }
   write_logprob(values_, details.logprob);
   tops_ += '{';
-  bool own = false;
   auto entry = [&](std::string_view text, float logprob) {
     if (tops_.back() != '{') tops_ += ',';
     marshal::write_string(tops_, text);
     tops_ += ':';
     write_logprob(tops_, logprob);
   };
+  // The token itself stands first, as clients of vLLM's expect it.
+  entry(own_text, details.logprob);
   for (size_t i = 0; i < top.size(); ++i) {
     const std::string text = shown(form, top[i].id, details, i + 1);
-    entry(text, top[i].logprob);
-    own = own || (details.texts.empty() ? top[i].id == id : text == own_text);
+    const bool own = details.texts.empty() ? top[i].id == id : text == own_text;
+    if (!own) entry(text, top[i].logprob);
   }
-  if (!own) entry(own_text, details.logprob);
   tops_ += '}';
 }
 

@@ -21,6 +21,8 @@ TEST_F(Completions, TextLogprobsHaveOffsetsAndTheFirstOfAnEchoHasNone) {
   EXPECT_EQ(choice["logprobs"]["text_offset"], Json({0, 1, 2, 2}));
   EXPECT_EQ(choice["logprobs"]["token_logprobs"], Json::parse("[null,-1.0,-2.0,-3.0]"));
   EXPECT_EQ(choice["logprobs"]["top_logprobs"][3], Json::parse(R"({"b":-3.0,"c":-0.5})"));
+  const size_t tops = x->sent.find("top_logprobs");
+  EXPECT_LT(x->sent.find(R"("b":)", tops), x->sent.find(R"("c":)", tops)) << "the token itself stands first";
 }
 
 TEST_F(Completions, EchoWithoutTokensScoresThePrompt) {
