@@ -37,6 +37,8 @@ BODIES = {
     **{path: {'model': MODEL, 'texts': ['a']} for path in ('/v1/embed', '/v2/embed')}, '/tokenize': {'model': MODEL, 'prompt': 'a'},
     '/detokenize': {'model': MODEL, 'tokens': [1]}, '/generate': {'model': MODEL, 'text': 'a'},
     **{path: {'model': MODEL, 'inputs': 'a'} for path in ('/generate_stream', '/invocations')},
+    **{path: {'model': MODEL, 'prompt': 'a'} for path in ('/completion', '/completions')}, '/apply-template': CHAT,
+    '/infill': {'model': MODEL, 'input_prefix': 'a', 'input_suffix': 'b'}, **{path: {'model': MODEL, 'content': 'a'} for path in ('/embedding', '/embeddings')},
     '/api/chat': CHAT, '/api/generate': {'model': MODEL, 'prompt': 'a', 'stream': False}, '/api/embed': {'model': MODEL, 'input': 'a'},
     '/api/embeddings': {'model': MODEL, 'prompt': 'a'}, '/api/show': {'model': MODEL}, '/api/pull': {'model': MODEL},
     '/v1/messages': {**CHAT, 'max_tokens': 1}, '/v1/messages/count_tokens': CHAT,
@@ -65,7 +67,7 @@ NO_MODEL = {
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
     '/inference.GRPCInferenceService/LogSettings', '/load', '/version', '/tokenizer_info',
-    '/get_model_info', '/model_info', '/get_server_info', '/server_info', '/info', '/health_generate', '/flush_cache', '/evergreen/v2/session',
+    '/get_model_info', '/model_info', '/get_server_info', '/server_info', '/info', '/health_generate', '/flush_cache', '/props', '/evergreen/v2/session',
     '/evergreen.v2.EvergreenService/StartSession',
     *(f'/salience.v1.Salience/{m}' for m in ('CloseSession', 'ForkSession', 'DumpSession', 'Generate', 'GetReadoutManifest')),
 }
@@ -262,6 +264,9 @@ class Matrix(Keys):
                 self.assertEqual('invalid_api_key', said['error']['code'], place)
             if wanted == LIMITED:
                 self.assertEqual('rate_limit_error', said['error']['type'], place)
+        elif route['protocol'] == 'llama.cpp':
+            self.assertEqual(answer.status, said['error']['code'], place)
+            self.assertIn('message', said['error'], place)
         elif route['protocol'] == 'anthropic':
             self.assertEqual('error', said['type'], place)
             self.assertIn('message', said['error'], place)

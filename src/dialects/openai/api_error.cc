@@ -78,6 +78,23 @@ std::string tgi_error_json(int status, std::string_view text) {
   return (((out += ",\"error_type\":\"") += tgi_type_of(status)) += "\"}");
 }
 
+std::string_view llama_type_of(int status) {
+  switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 501: return "not_supported_error";
+    case 503: return "unavailable_error";
+    default: return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+std::string llama_error_json(int status, std::string_view text, std::string_view type) {
+  std::string out = "{\"error\":{\"code\":" + std::to_string(status) + ",\"message\":";
+  marshal::write_string(out, text);
+  return ((out += ",\"type\":\"") += type) += "\"}}";
+}
+
 // A request that is wrong has 422 there.
 int tgi_status(int status) { return status == 400 ? 422 : status; }
 
@@ -181,6 +198,12 @@ std::string tgi_error_json(const base::Status& status) {
   return tgi_error_json(base::http_status(status), message_of(status));
 }
 
+std::string llama_error_json(const base::Status& status) {
+  const int code = base::http_status(status);
+  const bool too_long = status.code == Code::kOutOfRange;
+  return llama_error_json(code, message_of(status), too_long ? "exceed_context_size_error" : llama_type_of(code));
+}
+
 std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text) {
   std::string out = "{\"type\":\"error\",\"error\":{" + anthropic_members(status, text);
   return end_anthropic_error(out, exchange);
@@ -201,6 +224,7 @@ void respond(wire::Exchange& exchange, const ApiError& error) {
   const std::string_view protocol = exchange.record().protocol;
   if (protocol == kOllama) return send(exchange, status, ollama_error_json(message_of(error.status)));
   if (protocol == kTgi) return send(exchange, tgi_status(status), tgi_error_json(error.status));
+  if (protocol == kLlamaCpp) return send(exchange, status, llama_error_json(error.status));
   if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(exchange, error));
   send(exchange, status, error_json(error));
 }
@@ -221,6 +245,10 @@ void respond_ollama_status(wire::Exchange& exchange, int status, std::string_vie
 
 void respond_tgi_status(wire::Exchange& exchange, int status, std::string_view text) {
   send_status(exchange, tgi_status(status), tgi_error_json(status, text));
+}
+
+void respond_llama_status(wire::Exchange& exchange, int status, std::string_view text) {
+  send_status(exchange, status, llama_error_json(status, text, llama_type_of(status)));
 }
 
 void respond_anthropic_status(wire::Exchange& exchange, int status, std::string_view text) {

@@ -4,7 +4,8 @@
 //   429 rate_limit_error, with Retry-After                        500, 503, 504 server_error
 // A prompt that does not fit the context is 400 with code context_length_exceeded. Under the routes of Ollama's API the
 // body is {"error":"…"}, in Text
-// Generation Inference's {"error":"…","error_type":"validation"}, where 422 stands for 400, under those of Anthropic's
+// Generation Inference's {"error":"…","error_type":"validation"}, where 422 stands for 400, in llama.cpp's
+// {"error":{"code","message","type"}} with the status as its code, under those of Anthropic's
 // {"type":"error","error":{"type","message"},"request_id"}, with "details":{"error_code","unsupported":[…]} in it where
 // clients know another way.
 #pragma once
@@ -44,6 +45,8 @@ inline constexpr std::string_view kNoThreads = "thread_unsupported_request";
 std::string error_json(const ApiError& error);
 // `{"error":…,"error_type":…}` of TGI.
 std::string tgi_error_json(const base::Status& status);
+// `{"error":{"code":…,"message":…,"type":…}}` of llama.cpp.
+std::string llama_error_json(const base::Status& status);
 // `{"type":"error",…}` of Anthropic's API, with the request's id.
 std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text);
 // The same of a request without a connection.
@@ -56,6 +59,7 @@ void respond(wire::Exchange& exchange, const ApiError& error);
 void respond_status(wire::Exchange& exchange, int status, std::string_view text);
 void respond_ollama_status(wire::Exchange& exchange, int status, std::string_view text);
 void respond_tgi_status(wire::Exchange& exchange, int status, std::string_view text);
+void respond_llama_status(wire::Exchange& exchange, int status, std::string_view text);
 void respond_anthropic_status(wire::Exchange& exchange, int status, std::string_view text);
 
 }  // namespace weir::openai

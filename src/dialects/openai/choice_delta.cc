@@ -103,6 +103,12 @@ std::string shown(const TokenForm& form, uint32_t id, const msg::TokenDetails& d
   return out;
 }
 
+void write_token_with_id(std::string& out, const TokenForm& form, msg::TokenLogprob token,
+                         const msg::TokenDetails& details, size_t place) {
+  out += "{\"id\":" + std::to_string(token.id) + ',';
+  write_token(out, form, token, details, place);
+}
+
 void write_logprob(std::string& out, float logprob) {
   marshal::write_number(out, std::isnan(logprob) ? kLeast : std::max(logprob, kLeast));
 }

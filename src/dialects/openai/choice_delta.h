@@ -115,6 +115,9 @@ std::string_view bytes_of(const TokenForm& form, uint32_t id, const msg::TokenDe
 // The text that logprobs show for a token: of a completion "bytes:\x…" where it is not UTF-8, so that each is told
 // from the others.
 std::string shown(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, size_t place);
+// `{"id":…,"token":…,"logprob":…,"bytes":[…]`, without the end of the object, as llama.cpp has it.
+void write_token_with_id(std::string& out, const TokenForm& form, msg::TokenLogprob token,
+                         const msg::TokenDetails& details, size_t place);
 // A number that JSON has, for any log probability.
 void write_logprob(std::string& out, float logprob);
 // vLLM's: `{"17":{"logprob":…,"rank":1,"decoded_token":"…"},…}`, or null for the position that nothing precedes.

@@ -1,6 +1,8 @@
 // Requests for embeddings in other APIs' forms, each read as one of OpenAI's:
 //   /embed               of Text Embeddings Inference: `inputs`, `normalize` (true by default), `truncate`
 //   /v1/embed, /v2/embed of Cohere: `texts` (or `inputs` with content), `embedding_types`, `truncate`, `input_type`
+//   /embedding           of llama.cpp: `content` (or `input`), `embd_normalize` (2 by default: length 1; -1: as they
+//   are)
 // Reference: huggingface.github.io/text-embeddings-inference, docs.cohere.com/reference/embed.
 #include <algorithm>
 #include <array>
@@ -13,6 +15,7 @@ namespace weir::openai {
 namespace {
 
 constexpr std::array<RenamedMember, 2> kInputsNames{{{"inputs", "input"}, {"inputs[]", "input[]"}}};
+constexpr std::array<RenamedMember, 2> kContentNames{{{"content", "input"}, {"content[]", "input[]"}}};
 constexpr std::array<RenamedMember, 4> kCohereNames{{{"texts", "input"},
                                                      {"texts[]", "input[]"},
                                                      {"output_dimension", "dimensions"},
@@ -29,6 +32,7 @@ constexpr std::array<NamedType, 4> kTypes{{{"float", EmbeddingType::kFloat},
 
 constexpr std::string_view kListsMembers[] = {"model",    "inputs",      "dimensions",          "normalize",
                                               "truncate", "prompt_name", "truncation_direction"};
+constexpr std::string_view kLlamaMembers[] = {"model", "content", "input", "embd_normalize"};
 constexpr std::string_view kCohereMembers[] = {
     "model",           "texts",    "images",     "inputs",           "input_type",
     "embedding_types", "truncate", "max_tokens", "output_dimension", "priority"};
@@ -48,6 +52,24 @@ ApiError read_lists(std::string_view body, Request& out) {
     const OrderedJson* normalize = member(object, "normalize");
     out.unit_length = !normalize || normalize->get<bool>();
     if (const OrderedJson* cut = member(object, "truncate")) out.cut_to_context = cut->get<bool>();
+    return read_translated(translated, Kind::kEmbedding, out);
+  });
+}
+
+ApiError read_llama(std::string_view body, Request& out) {
+  return translate(body, [&](const OrderedJson& object) {
+    constexpr int kLengthOne = 2, kAsTheyAre = -1;
+    const OrderedJson* normalize = member(object, "embd_normalize");
+    if (normalize && *normalize != kLengthOne && *normalize != kAsTheyAre)
+      return refuse("embd_normalize", "embd_normalize: takes 2 (length 1) and -1 (as they are)");
+    ignore_unknown(object, {{}, kLlamaMembers, {}}, out);
+    OrderedJson translated = OrderedJson::object();
+    const bool content = member(object, "content") != nullptr;
+    carry(object, "model", translated, "model");
+    carry(object, content ? "content" : "input", translated, "input");
+    if (content) out.names = kContentNames;
+    out.embedding_form = EmbeddingForm::kLlamaCpp;
+    out.unit_length = !normalize || *normalize == kLengthOne;
     return read_translated(translated, Kind::kEmbedding, out);
   });
 }
@@ -137,6 +159,10 @@ ApiError read_cohere(std::string_view body, EmbeddingForm form, Request& out) {
 
 void embed_lists(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
   read_body<Request>(state, exchange, read_lists, embed_request);
+}
+
+void llama_embedding(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
+  read_body<Request>(state, exchange, read_llama, embed_request);
 }
 
 void cohere_embed_v1(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {

@@ -69,7 +69,8 @@ void write_head(std::string& out, const EmbeddingsFrame& frame) {
       out += ",\"embeddings\":[";
       return;
     case EmbeddingForm::kOllamaOne: out += "{\"embedding\":"; return;
-    case EmbeddingForm::kLists: out += '['; return;
+    case EmbeddingForm::kLists:
+    case EmbeddingForm::kLlamaCpp: out += '['; return;
     case EmbeddingForm::kCohere:
     case EmbeddingForm::kCohereTyped:
     case EmbeddingForm::kCohereFloats: return write_cohere_head(out, frame);
@@ -95,7 +96,8 @@ void write_tail(std::string& out, const EmbeddingsFrame& frame) {
       out += ",\"prompt_eval_count\":" + tokens + '}';
       return;
     case EmbeddingForm::kOllamaOne: out += '}'; return;
-    case EmbeddingForm::kLists: out += ']'; return;
+    case EmbeddingForm::kLists:
+    case EmbeddingForm::kLlamaCpp: out += ']'; return;
     case EmbeddingForm::kCohere:
     case EmbeddingForm::kCohereTyped:
     case EmbeddingForm::kCohereFloats:

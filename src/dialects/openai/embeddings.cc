@@ -197,9 +197,12 @@ class Embeddings final : public wire::ExchangeListener {
     const std::string json = std::exchange(inputs_[i].json[type], {});
     held_ -= json.size();
     const bool object = request_.embedding_form == EmbeddingForm::kOpenAi;
+    const bool llama = request_.embedding_form == EmbeddingForm::kLlamaCpp;  // one vector for all of its tokens
     if (object) out += R"({"object":"embedding","index":)" + std::to_string(i) + ",\"embedding\":";
+    if (llama) out += R"({"index":)" + std::to_string(i) + ",\"embedding\":[";
     out += json;
     if (object) out += '}';
+    if (llama) out += "]}";
   }
 
   EmbeddingsFrame frame() const {

@@ -36,6 +36,7 @@ void completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
 void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);   // embeddings.cc
 void embed_request(OpenAiState& state, wire::Exchange& exchange, Request&& request);         // one that has been read
 void embed_lists(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // embed_requests.cc
+void llama_embedding(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void cohere_embed_v1(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void cohere_embed(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // tokenize.cc

@@ -16,6 +16,7 @@
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/generate/generate.h"
+#include "dialects/openai/llama_cpp/llama_cpp.h"
 #include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/compaction.h"
@@ -68,10 +69,12 @@ void run(OpenAiState& state, Exchange& exchange, const PathArgs& args, Kind kind
       });
 }
 
+// llama.cpp's clients read the status that the answer names.
 void health(OpenAiState& state, Exchange& exchange, const PathArgs&) {
   bool ready = !state.options.ready || state.options.ready();
   if (!ready) exchange.record().code = base::Code::kUnavailable;
-  exchange.respond(ready ? 200 : 503, "text/plain", {});
+  if (!ready) return exchange.respond(503, "text/plain", {});
+  exchange.respond(200, "application/json", base::Bytes::constant(R"({"status":"ok"})"));
 }
 
 void version(OpenAiState& state, Exchange& exchange, const PathArgs&) {
@@ -185,7 +188,18 @@ constexpr Row kTgiRows[] = {
     {"POST", "/invocations", generate::invocations, Permission::kInfer},
     {"GET", "/info", generate::info, Permission::kRead},
 };
+constexpr Row kLlamaRows[] = {
+    {"POST", "/completion", llama_cpp::completion, Permission::kInfer},
+    {"POST", "/completions", llama_cpp::completion, Permission::kInfer},
+    {"POST", "/infill", llama_cpp::infill, Permission::kInfer},
+    {"POST", "/apply-template", llama_cpp::apply_template, Permission::kInfer},
+    {"POST", "/embedding", llama_embedding, Permission::kInfer},
+    {"POST", "/embeddings", llama_embedding, Permission::kInfer},
+    {"GET", "/props", llama_cpp::props, Permission::kRead},
+};
 constexpr Row kAtRoot[] = {
+    {"POST", "/chat/completions", chat_completions, Permission::kInfer},  // llama.cpp has these two without a prefix
+    {"GET", "/models", list_models, Permission::kRead},
     {"POST", "/tokenize", tokenize, Permission::kInfer},
     {"POST", "/detokenize", detokenize, Permission::kInfer},
     {"GET", "/tokenizer_info", tokenizer_info, Permission::kRead},
@@ -350,7 +364,7 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
     router.error_form(prefix, respond_status);
   }
   for (const Row& row : kAtRoot) parts_->add(router, "", row);
-  for (const char* path : {"/embed", "/v2/embed", "/rerank", "/v2/rerank", "/score", "/classify"})
+  for (const char* path : {"/chat", "/models", "/embed", "/v2/embed", "/rerank", "/v2/rerank", "/score", "/classify"})
     router.error_form(path, respond_status);
   for (const Row& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);
@@ -360,6 +374,10 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
                            "/server_info", "/flush_cache"})
     router.error_form(path, respond_status);
   for (const char* path : {"/generate_stream", "/invocations", "/info"}) router.error_form(path, respond_tgi_status);
+  for (const Row& row : kLlamaRows) {
+    parts_->add(router, "", row, kLlamaCpp);
+    router.error_form(row.path, respond_llama_status);
+  }
   for (const Row& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);
   parts_->add_streamed(router, "/v1/messages/batches", anthropic::create_batch, kAnthropic);
   router.error_form("/v1/messages", respond_anthropic_status);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "dialects/openai/fill_in.h"
 #include "text/completion.h"
 #include "text/token_filter.h"
 
@@ -69,46 +70,6 @@ ApiError encode(std::string_view text, std::optional<text::Part> goes, const msg
   base::Status status = std::move(ids).error();
   status.text = std::string(param) + ": " + status.text;
   return {std::move(status), std::string(param), {}};
-}
-
-// The tokens that models know for filling in, between the texts; which models have them: Qwen Coder and CodeGemma,
-// StarCoder, SantaCoder, DeepSeek, Code Llama, Codestral.
-struct FillTokens {
-  std::string_view prefix, suffix, middle;
-};
-constexpr FillTokens kFillTokens[] = {{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
-                                      {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
-                                      {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
-                                      {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
-                                      {"▁<PRE>", "▁<SUF>", "▁<MID>"},
-                                      {"[PREFIX]", "[SUFFIX]", ""}};
-
-bool has_token(const msg::TextCodec& codec, std::string_view text) {
-  if (text.empty()) return true;
-  const auto ids = codec.encode(text, msg::AddSpecial::kNo);
-  return ids.size() == 1 && codec.piece(ids[0]) == text;
-}
-
-const FillTokens* fill_tokens(const msg::TextCodec& codec) {
-  const auto has_all = [&](const FillTokens& tokens) {
-    return has_token(codec, tokens.prefix) && has_token(codec, tokens.suffix) && has_token(codec, tokens.middle);
-  };
-  const auto* found = std::find_if(std::begin(kFillTokens), std::end(kFillTokens), has_all);
-  return found == std::end(kFillTokens) ? nullptr : found;
-}
-
-// The prompt that makes a model write what stands between the two texts. Without a token for the middle it comes behind
-// the prefix, and the suffix goes first.
-ApiError fill_in(std::string_view prefix, std::string_view suffix, const msg::TextSpec& spec, std::string& out) {
-  const FillTokens* tokens = fill_tokens(*spec.codec);
-  if (!tokens) return refuse("suffix", "suffix: this model has no tokens for filling in");
-  const auto add = [&](std::string_view token, std::string_view text) { (out += token) += text; };
-  if (tokens->middle.empty()) add(tokens->suffix, suffix);
-  add(tokens->prefix, prefix);
-  if (tokens->middle.empty()) return {};
-  add(tokens->suffix, suffix);
-  add(tokens->middle, {});
-  return {};
 }
 
 // How many of a prompt's last tokens are kept. Where that is as many as the model takes there is room for those that
@@ -225,8 +186,6 @@ ApiError shorten(Request& request, const msg::TextSpec& spec, const std::vector<
 
 }  // namespace
 
-bool fills_in(const msg::TextCodec& codec) { return fill_tokens(codec) != nullptr; }
-
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
   if (ApiError bad = check_elsewhere(request, spec); !bad.ok()) return bad;
   std::vector<size_t> beginnings;
@@ -266,6 +225,8 @@ ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::Te
     out.ids = prompt.ids;
   } else if (!spec.codec) {
     return refuse(param, std::string(param) + ": this model has no tokenizer here; send token ids");
+  } else if (request.infill.asked) {
+    return make_infill(prompt, request, spec, room_for_answer(request, spec), out, budget);
   } else {
     auto add = request.add_special.value_or(true) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
     std::string filled;

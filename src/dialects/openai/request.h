@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -42,8 +43,17 @@ struct Prompt {
 };
 
 // How embeddings are written: OpenAI's list; Ollama's, and its one vector; lists alone, as Text Embeddings Inference
-// has them; Cohere's second API, its first with types, and without.
-enum class EmbeddingForm : uint8_t { kOpenAi, kOllama, kOllamaOne, kLists, kCohere, kCohereTyped, kCohereFloats };
+// has them; Cohere's second API, its first with types, and without; llama.cpp's list of objects.
+enum class EmbeddingForm : uint8_t {
+  kOpenAi,
+  kOllama,
+  kOllamaOne,
+  kLists,
+  kCohere,
+  kCohereTyped,
+  kCohereFloats,
+  kLlamaCpp
+};
 // As what: floats, their bytes in base64, or a bit each in whole numbers from -128 or from 0.
 enum class EmbeddingType : uint8_t { kFloat, kBase64, kBinary, kUbinary };
 
@@ -62,15 +72,16 @@ struct ClientTool {
   bool custom = false;
 };
 
-// How answers of /generate are written (generate/).
+// How answers of /generate (generate/) and of llama.cpp's routes (llama_cpp/) are written.
 struct NativeForm {
-  bool answers = false;            // it is such a request
-  bool list = false;               // a list of answers, also where it is one
-  bool details = false;            // TGI: of the tokens, and of the end
-  bool full_text = false;          // TGI: the prompt stands before the text
-  bool token_texts = false;        // SGLang: beside the ids of logprobs
-  uint32_t logprob_start = 0;      // SGLang: the first position of the prompt whose logprob is told
-  std::vector<std::string> ids{};  // SGLang: of the answer to each prompt
+  bool answers = false;               // it is such a request
+  bool list = false;                  // a list of answers, also where it is one
+  bool details = false;               // TGI: of the tokens, and of the end
+  bool full_text = false;             // TGI: the prompt stands before the text
+  bool token_texts = false;           // SGLang: beside the ids of logprobs
+  uint32_t logprob_start = 0;         // SGLang: the first position of the prompt whose logprob is told
+  std::vector<std::string> ids{};     // SGLang: of the answer to each prompt
+  std::vector<std::string> fields{};  // llama.cpp: the only ones of an answer, "group/field" of an object; empty: all
 };
 
 struct Request {
@@ -93,6 +104,11 @@ struct Request {
   std::string model;
   std::vector<Prompt> prompts;  // of all but chats
   std::string suffix;           // of a completion: what stands behind the text that is made
+  struct Infill {
+    bool asked = false;
+    std::string begun;                                       // of the text that is made
+    std::vector<std::pair<std::string, std::string>> extra;  // other files: name, text
+  } infill;                                                  // of llama.cpp's /infill, beside the prompt and the suffix
   // Members of chats: JSON, inside the body or `translated`, which must outlive this. Empty where the member is not
   // there.
   std::string_view messages, tools, template_variables;
@@ -126,6 +142,7 @@ struct Request {
   bool tokens_as_ids = false;                         // "token_id:17" instead of the text in logprobs
   std::optional<bool> add_special;
   std::optional<uint32_t> truncate_prompt;  // keep this many of the last tokens
+  bool truncate_end = false;                // of the first ones
   bool cut_to_context = false;              // as many as the model takes
   Overlong overlong = Overlong::kRefused;
   uint32_t priority = 0;
@@ -142,7 +159,6 @@ struct Request {
 
   bool fill_context = false;  // a completion that does not say how long takes what the context has
 
-  bool truncate_end = false;                // of the first ones
   std::vector<EmbeddingType> embedding_types;  // none: floats
   bool unit_length = false;                    // embeddings have it also where the model's have not
   EmbeddingForm embedding_form = EmbeddingForm::kOpenAi;

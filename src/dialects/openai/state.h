@@ -14,7 +14,8 @@ namespace weir::openai {
 
 inline constexpr std::string_view kProtocol = "openai";
 // These APIs are read as OpenAI's (translation.h), and have answers and errors of their own.
-inline constexpr std::string_view kOllama = "ollama", kAnthropic = "anthropic", kSglang = "sglang", kTgi = "tgi";
+inline constexpr std::string_view kOllama = "ollama", kAnthropic = "anthropic", kSglang = "sglang", kTgi = "tgi",
+                                  kLlamaCpp = "llama.cpp";
 
 struct OpenAiState {
   bus::Bus& bus;

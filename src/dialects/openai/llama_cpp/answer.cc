@@ -1,0 +1,230 @@
+// Answers in llama.cpp's form:
+//
+//   {"index","content","tokens":[…],"id_slot":-1,"stop":true,"model","tokens_predicted","tokens_evaluated",
+//    "generation_settings":{…},"prompt","has_new_line","truncated","stop_type":"eos"|"limit"|"word","stopping_word",
+//    "tokens_cached","timings":{…}}, and with n_probs
+//    "completion_probabilities":[{"id","token",…,"top_logprobs"},…]
+// Several prompts, or n_cmpl > 1, have a list of these. A stream's events are
+// {"index","content","tokens","stop":false, …} for each token, then one of the form above without text, for each
+// choice. There is no [DONE]. Of an answer with `response_fields` these alone are written, "timings/prompt_n" as a
+// member of that name.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "dialects/openai/api_error.h"
+#include "dialects/openai/event_stream.h"
+#include "dialects/openai/llama_cpp/llama_cpp.h"
+#include "marshal/json_tensor.h"
+#include "wire/answer_flow.h"
+
+namespace weir::openai::llama_cpp {
+namespace {
+
+using wire::Exchange;
+
+// An object of which those members alone are written that are asked for.
+class Fields {
+ public:
+  Fields(const std::vector<std::string>& wanted, std::string& out) : wanted_(wanted), out_(out) { out_ += '{'; }
+
+  // True: its value is to be written behind.
+  bool begin(std::string_view name) {
+    if (!wanted_.empty() && std::find(wanted_.begin(), wanted_.end(), name) == wanted_.end()) return false;
+    (((out_ += first_ ? "\"" : ",\"")) += name) += "\":";
+    first_ = false;
+    return true;
+  }
+  void add(std::string_view name, std::string_view json) {
+    if (begin(name)) out_ += json;
+  }
+  void add(std::string_view name, uint64_t value) { add(name, std::to_string(value)); }
+  void text(std::string_view name, std::string_view value) {
+    if (begin(name)) marshal::write_string(out_, value);
+  }
+  void flag(std::string_view name, bool value) { add(name, value ? "true" : "false"); }
+  // An object, and the members of it that are asked for by themselves.
+  void group(std::string_view name, const std::vector<Member>& members) {
+    if (begin(name)) {
+      out_ += '{';
+      for (const auto& [member, json] : members)
+        ((((out_ += out_.back() == '{' ? "\"" : ",\"") += member) += "\":") += json);
+      out_ += '}';
+    }
+    if (wanted_.empty()) return;
+    for (const auto& [member, json] : members) add(std::string(name) + '/' + std::string(member), json);
+  }
+  void end() { out_ += '}'; }
+
+ private:
+  const std::vector<std::string>& wanted_;
+  std::string& out_;
+  bool first_ = true;
+};
+
+class LlamaAnswer final : public Answer {
+ public:
+  LlamaAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
+      : Answer(state, exchange, kind, std::move(request)) {
+    if (request_.stream) stream_.start();
+  }
+
+  void on_drain(Exchange&) override {
+    for (Choice& choice : choices_) choice.call.repay();
+  }
+  void on_close(Exchange&, bool) override {
+    stream_.stop();
+    leave();
+  }
+
+ private:
+  struct Kept {
+    std::string probabilities;  // JSON elements, of tokens that have not been told
+    uint64_t charged = 0;
+    bool new_line = false;
+  };
+
+  Kept& kept(const Choice& choice) {
+    if (kept_.size() <= choice.index()) kept_.resize(choice.index() + 1);
+    return kept_[choice.index()];
+  }
+
+  Kind logprob_form() const override { return Kind::kChat; }
+  bool keep(Choice& choice, const msg::Token& token) override {
+    std::string& out = kept(choice).probabilities;
+    const msg::TokenDetails& details = *token.details;
+    if (!out.empty()) out += ',';
+    write_token_with_id(out, form_, {token.id, details.logprob}, details, 0);
+    out += ",\"top_logprobs\":[";
+    for (size_t i = 0; i < details.top.size() && i < *request_.logprobs; ++i) {
+      if (i > 0) out += ',';
+      write_token_with_id(out, form_, details.top[i], details, i + 1);
+      out += '}';
+    }
+    out += "]}";
+    return true;
+  }
+
+  void grew(Choice& choice) override {
+    if (request_.stream) return send_piece(choice);
+    Kept& all = kept(choice);
+    if (!charge(choice) || !charge_bytes(all.charged, all.probabilities.size())) fail(wire::no_room_for_answer());
+  }
+  void ended(Choice& choice) override {
+    if (!request_.stream) return;
+    if (!choice.delta.empty() || !kept(choice).probabilities.empty()) send_piece(choice);
+    if (!last_.empty()) stream_.send(std::exchange(last_, {}));
+    last_ = "data: ";
+    write_answer(choice, last_);
+    last_ += "\n\n";
+  }
+  void over() override {
+    if (request_.stream) return stream_.end(std::move(last_));
+    if (!charge_written()) return failed(wire::no_room_for_answer());
+    const bool list = choices_.size() > 1;
+    std::string out = list ? "[" : "";
+    for (Choice& choice : choices_) {
+      if (choice.index() > 0) out += ',';
+      write_answer(choice, out);
+    }
+    finish_written(list ? std::move(out += ']') : std::move(out));
+  }
+  void failed(const base::Status& status) override {
+    stream_.stop();
+    if (!exchange_.responding()) return respond(exchange_, refuse(status));
+    exchange_.record().set_outcome(status);
+    stream_.end("data: " + llama_error_json(status) + "\n\n");
+  }
+
+  void send_piece(Choice& choice) {
+    Kept& all = kept(choice);
+    all.new_line = all.new_line || choice.delta.text.find('\n') != std::string::npos;
+    std::string frame = "data: {\"index\":" + std::to_string(choice.index()) + ",\"content\":";
+    marshal::write_string(frame, choice.delta.text);
+    frame += ",\"tokens\":";
+    write_ids(frame, choice.delta.ids);
+    frame += ",\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":" + std::to_string(choice.completion_tokens);
+    frame += ",\"tokens_evaluated\":" + std::to_string(choice.prompt_tokens);
+    if (request_.logprobs) frame += ",\"completion_probabilities\":[" + std::exchange(all.probabilities, {}) + ']';
+    choice.delta.clear();
+    stream_.send(std::move(frame += "}\n\n"));
+  }
+
+  // A stream's is without what its events have had.
+  void write_answer(Choice& choice, std::string& out) {
+    Kept& all = kept(choice);
+    Fields fields(request_.native.fields, out);
+    fields.add("index", choice.index());
+    fields.text("content", choice.delta.text);
+    if (fields.begin("tokens")) write_ids(out, choice.delta.ids);
+    fields.add("id_slot", "-1");
+    fields.flag("stop", true);
+    fields.text("model", model_);
+    fields.add("tokens_predicted", choice.completion_tokens);
+    fields.add("tokens_evaluated", choice.prompt_tokens);
+    fields.group("generation_settings", settings_of(request_, *spec_));
+    fields.text("prompt", prompt_of(choice));
+    fields.flag("has_new_line", all.new_line || choice.delta.text.find('\n') != std::string::npos);
+    write_end_of(choice, fields);
+    fields.add("tokens_cached", uint64_t(choice.prompt_tokens) + choice.completion_tokens);
+    fields.group("timings", timings(choice));
+    if (request_.logprobs && !request_.stream)
+      fields.add("completion_probabilities", '[' + std::exchange(all.probabilities, {}) + ']');
+    fields.end();
+  }
+
+  void write_end_of(const Choice& choice, Fields& fields) const {
+    const bool length = choice.end.why == End::Why::kLength;
+    const bool word = choice.end.stop_reason.starts_with('"');
+    const uint64_t tokens = uint64_t(choice.prompt_tokens) + choice.completion_tokens;
+    fields.flag("truncated", length && tokens >= spec_->max_length);
+    fields.text("stop_type", length ? "limit" : word ? "word" : "eos");
+    fields.add("stopping_word", word ? std::string_view(choice.end.stop_reason) : "\"\"");
+  }
+
+  // A short request may have many choices of a long prompt: where there is no room for all of them, it is not
+  // repeated.
+  std::string_view prompt_of(const Choice& choice) {
+    const std::string_view text = request_.prompts[choice.index() / request_.candidates()].text;
+    return charge_bytes(prompts_charged_, prompts_charged_ + text.size()) ? text : std::string_view();
+  }
+
+  // The prompt's part is that which was not cached; it lasts until the first token.
+  std::vector<Member> timings(const Choice& choice) const {
+    const base::Time now = exchange_.now();
+    const auto ms = [](base::Duration took) { return std::chrono::duration<double, std::milli>(took).count(); };
+    const double took = ms(exchange_.record().took(now));
+    const double predicted = choice.first_token == base::kNever ? 0 : ms(now - choice.first_token);
+    std::vector<Member> out{{"cache_n", std::to_string(choice.cached_tokens)}};
+    const auto part = [&out](std::string_view n, std::string_view time, std::string_view each, std::string_view rate,
+                             uint32_t tokens, double spent) {
+      const auto number = [](double value) {
+        std::string text;
+        marshal::write_number(text, value);
+        return text;
+      };
+      out.push_back({n, std::to_string(tokens)});
+      out.push_back({time, number(spent)});
+      out.push_back({each, number(spent / std::max(tokens, 1u))});
+      out.push_back({rate, number(spent > 0 ? 1000 * tokens / spent : 0)});
+    };
+    part("prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second",
+         choice.prompt_tokens - std::min(choice.cached_tokens, choice.prompt_tokens), std::max(took - predicted, 0.0));
+    part("predicted_n", "predicted_ms", "predicted_per_token_ms", "predicted_per_second", choice.completion_tokens,
+         predicted);
+    return out;
+  }
+
+  std::vector<Kept> kept_;  // by choice
+  uint64_t prompts_charged_ = 0;
+  std::string last_;  // of a stream: the event that the end comes behind
+  EventStream stream_{state_.bus.env(), exchange_};
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> make_answer(OpenAiState& state, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<LlamaAnswer>(state, exchange, kind, std::move(request));
+}
+
+}  // namespace weir::openai::llama_cpp

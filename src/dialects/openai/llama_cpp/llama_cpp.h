@@ -1,0 +1,33 @@
+// The native routes of llama.cpp's server, on the completions of OpenAI's: /completion, /infill, /apply-template,
+// /props; what its clients ask beside them (/tokenize, /detokenize, /embedding) is with the routes of OpenAI's dialect.
+//
+// Reference: github.com/ggml-org/llama.cpp, tools/server/README.md. The model is `model`, or the one that requests
+// without a name mean.
+#pragma once
+
+#include <string_view>
+
+#include "dialects/openai/answer.h"
+#include "dialects/openai/endpoints.h"
+
+namespace weir::openai::llama_cpp {
+
+// endpoints.cc
+void completion(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void infill(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void apply_template(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void props(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+
+// request.cc: a body as a completion of OpenAI's. Any thread. Errors: 400 naming the member.
+enum class Route : uint8_t { kCompletion, kInfill };
+ApiError read_body_of(std::string_view body, Route route, Request& out);
+
+// settings.cc: `"name":value` of what is in force for a request, with a comma before each; and of a request that says
+// nothing.
+using Member = std::pair<std::string_view, std::string>;  // name, JSON
+std::vector<Member> settings_of(const Request& request, const msg::TextSpec& spec);
+
+// answer.cc: who answers; streams, and in one piece.
+std::unique_ptr<Answer> make_answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
+
+}  // namespace weir::openai::llama_cpp
