@@ -20,7 +20,7 @@ struct Harmless {
   std::string_view name;
   JsonCursor::Kind kind;
 };
-constexpr std::array<Harmless, 19> kHarmless{{{"user", JsonCursor::Kind::kString},
+constexpr std::array<Harmless, 22> kHarmless{{{"user", JsonCursor::Kind::kString},
                                               {"guided_decoding_backend", JsonCursor::Kind::kString},
                                               {"metadata", JsonCursor::Kind::kObject},
                                               {"store", JsonCursor::Kind::kBool},
@@ -38,6 +38,9 @@ constexpr std::array<Harmless, 19> kHarmless{{{"user", JsonCursor::Kind::kString
                                               {"stream_interval", JsonCursor::Kind::kNumber},
                                               {"cache_prompt", JsonCursor::Kind::kBool},
                                               {"id_slot", JsonCursor::Kind::kNumber},
+                                              {"timings_per_token", JsonCursor::Kind::kBool},
+                                              {"return_progress", JsonCursor::Kind::kBool},
+                                              {"sse_ping_interval", JsonCursor::Kind::kNumber},
                                               {"kv_transfer_params", JsonCursor::Kind::kObject}}};
 
 // Known to clients, not offered here. `neutral`: a value that asks for nothing, beside null, false, "", [] and {}; or

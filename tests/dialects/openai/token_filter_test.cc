@@ -40,7 +40,9 @@ TEST_F(TokenMembers, BadWordsDoNotCome) {
 }
 
 TEST_F(TokenMembers, LlamaCppsNamesAreKnown) {
-  const Json llama{{"n_predict", 7}, {"repeat_penalty", 1.5}, {"cache_prompt", true}, {"id_slot", -1}};
+  const Json llama{{"n_predict", 7},        {"repeat_penalty", 1.5},     {"cache_prompt", true},
+                   {"id_slot", -1},         {"timings_per_token", true}, {"return_progress", true},
+                   {"sse_ping_interval", 5}};
   auto x = complete(llama);
   EXPECT_EQ(call()->generation->max_tokens, 7u);
   EXPECT_EQ(call()->generation->sampling.repetition_penalty, 1.5F);
