@@ -120,12 +120,14 @@ ApiError read_types(const OrderedJson& types, Request& out) {
   return {};
 }
 
-// A text that is too long, for the model or for max_tokens, loses its end, unless NONE says that none is cut.
-ApiError read_cut(const OrderedJson& body, bool& cuts) {
+// A text that is too long, for the model or for max_tokens, loses its end, or with START its beginning, unless NONE
+// says that none is cut.
+ApiError read_cut(const OrderedJson& body, bool& cuts, Request& out) {
   const OrderedJson* cut = member(body, "truncate");
   const std::string how = cut ? cut->get<std::string>() : "END";
-  if (how != "END" && how != "NONE") return refuse("truncate", "truncate: takes END or NONE");
-  cuts = how == "END";
+  if (how != "END" && how != "START" && how != "NONE") return refuse("truncate", "truncate: takes END, START or NONE");
+  cuts = how != "NONE";
+  out.beginning_goes = how == "START";
   const OrderedJson* most = member(body, "max_tokens");
   if (most && (!most->is_number_unsigned() || *most == 0u))
     return refuse("max_tokens", "max_tokens: expected a whole number, 1 or more");
@@ -143,7 +145,7 @@ ApiError read_cohere(std::string_view body, EmbeddingForm form, Request& out) {
       if (form == EmbeddingForm::kCohereFloats) out.embedding_form = EmbeddingForm::kCohereTyped;
     }
     bool cuts = true;
-    if (ApiError bad = read_cut(object, cuts); !bad.ok()) return bad;
+    if (ApiError bad = read_cut(object, cuts, out); !bad.ok()) return bad;
     ignore_unknown(object, {{}, kCohereMembers, {}}, out);
     carry(object, "model", translated, "model");
     carry(object, "priority", translated, "priority");

@@ -243,12 +243,18 @@ void Input::on(msg::Call& answered, msg::Event&& event) {
   owner.answered(*this, answered, outputs && outputs->final ? *outputs : kNone);
 }
 
-// At most so many ids: of a text its beginning, with what the tokenizer puts around it; of ids the first.
-void cut_text(uint32_t most, const msg::TextSpec& spec, msg::AddSpecial added, std::vector<uint32_t>& ids) {
+// At most so many ids: of a text a part, with what the tokenizer puts around it; of ids the first, or the last.
+void cut_text(uint32_t most, const msg::TextSpec& spec, msg::AddSpecial added, text::Part goes,
+              std::vector<uint32_t>& ids) {
   if (ids.size() <= most) return;
   std::vector<uint32_t> marks;
   if (added == msg::AddSpecial::kYes) marks = spec.codec->encode("", msg::AddSpecial::kYes);
   auto front = size_t(std::mismatch(marks.begin(), marks.end(), ids.begin(), ids.end()).first - marks.begin());
+  if (goes == text::Part::kBeginning) {
+    const auto stays = ptrdiff_t(std::min<size_t>(front, most));
+    ids.erase(ids.begin() + stays, ids.end() - (ptrdiff_t(most) - stays));
+    return;
+  }
   const size_t behind = std::min<size_t>(marks.size() - front, most);
   std::copy(ids.end() - ptrdiff_t(behind), ids.end(), ids.begin() + ptrdiff_t(most - behind));
   ids.resize(most);
@@ -280,13 +286,14 @@ class EmbeddingsTask final : public PromptTask {
     if (!served.spec.text || request_.embedding_form != EmbeddingForm::kOpenAi)
       most_ = std::exchange(request_.truncate_prompt, std::nullopt);
     if (most_)
-      for (auto& prompt : request_.prompts) text::cut_prompt(prompt.text, spec_->max_length, text::Part::kEnd);
+      for (auto& prompt : request_.prompts) text::cut_prompt(prompt.text, spec_->max_length, goes());
   }
 
   void made() override {
     for (size_t i = 0; i < prompts_.size() && error.ok(); ++i) {
       const bool marked = !request_.prompts[i].tokens && request_.add_special.value_or(true);
-      if (most_) cut_text(*most_, *spec_, marked ? msg::AddSpecial::kYes : msg::AddSpecial::kNo, prompts_[i].ids);
+      const auto added = marked ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
+      if (most_) cut_text(*most_, *spec_, added, goes(), prompts_[i].ids);
       error = in_names(request_.names, check(*spec_, prompts_[i].ids));
     }
   }
@@ -298,6 +305,8 @@ class EmbeddingsTask final : public PromptTask {
   }
 
  private:
+  text::Part goes() const { return request_.beginning_goes ? text::Part::kBeginning : text::Part::kEnd; }
+
   // Ids of a text whose end goes, as Ollama has it for all models; of vLLM's form it is the beginning, but for
   // encoders, whose texts keep their marks.
   std::optional<uint32_t> most_;

@@ -161,6 +161,7 @@ struct Request {
 
   std::vector<EmbeddingType> embedding_types;  // none: floats
   bool unit_length = false;                    // embeddings have it also where the model's have not
+  bool beginning_goes = false;                 // of a text that is too long; else its end
   EmbeddingForm embedding_form = EmbeddingForm::kOpenAi;
   std::optional<uint32_t> dimensions;
   bool token_strings = false;  // of /tokenize

@@ -88,7 +88,16 @@ TEST_F(EmbedRequests, CoheresTextsLoseTheirEndUnlessTheyMustNot) {
               "400 invalid_request_error - max_tokens");
   EXPECT_EQ(error(ask("/v2/embed", {{"texts", {std::string(300, 'a')}}, {"truncate", "NONE"}})),
             "400 invalid_request_error context_length_exceeded texts");
-  EXPECT_EQ(error(ask("/v2/embed", {{"texts", {"a"}}, {"truncate", "START"}})), "400 invalid_request_error - truncate");
+  EXPECT_EQ(error(ask("/v2/embed", {{"texts", {"a"}}, {"truncate", "start"}})), "400 invalid_request_error - truncate");
+}
+
+TEST_F(EmbedRequests, OrTheirBeginningWhereTheySaySo) {
+  ask("/v2/embed", {{"texts", {"abcd"}}, {"max_tokens", 3}, {"truncate", "START"}});
+  EXPECT_EQ(encoder().seen.back(), "e/1 rows=1 | input_ids INT64 [1,3] [98,99,100]");
+  ask("/v2/embed", {{"texts", {"ab" + std::string(30'000, 'x') + "yz"}}, {"max_tokens", 3}, {"truncate", "START"}});
+  EXPECT_EQ(encoder().seen.back(), "e/1 rows=1 | input_ids INT64 [1,3] [120,121,122]");
+  ask("/v2/embed", {{"texts", {"ab"}}, {"truncate", "START"}});
+  EXPECT_EQ(encoder().seen.back(), "e/1 rows=1 | input_ids INT64 [1,2] [97,98]");
 }
 
 TEST_F(EmbedRequests, WhatIsNotOfferedIsRefusedByName) {
