@@ -49,7 +49,7 @@ constexpr std::string_view kEvenEmpty = "null";
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 25> kUnoffered{{
+constexpr std::array<Unoffered, 23> kUnoffered{{
     {"best_of", "1", "use n"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
@@ -61,8 +61,6 @@ constexpr std::array<Unoffered, 25> kUnoffered{{
     {"logits_processors", "", "not offered"},
     {"guided_whitespace_pattern", "", "white space is at most one space behind a comma or a colon"},
     {"structural_tag", "", "not offered; use tools or structured_outputs"},
-    {"regex", "", "use structured_outputs"},
-    {"ebnf", "", "use structured_outputs"},
     {"chat_template", "", "the template is the model's"},
     {"documents", "", "put them into the messages"},
     {"mm_processor_kwargs", "", "not offered"},
@@ -78,7 +76,7 @@ constexpr std::array<Unoffered, 25> kUnoffered{{
 }};
 
 // Those that some endpoint here reads.
-constexpr std::array<std::string_view, 66> kOffered{"model",
+constexpr std::array<std::string_view, 68> kOffered{"model",
                                                     "functions",
                                                     "function_call",
                                                     "response_format",
@@ -87,6 +85,8 @@ constexpr std::array<std::string_view, 66> kOffered{"model",
                                                     "guided_regex",
                                                     "guided_choice",
                                                     "guided_grammar",
+                                                    "regex",
+                                                    "ebnf",
                                                     "json_schema",
                                                     "grammar",
                                                     "messages",

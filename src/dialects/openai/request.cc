@@ -15,6 +15,12 @@ constexpr auto kParams = marshal::Protocol::kOpenAi;
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 constexpr size_t kMaxName = 256, kMaxText = size_t(1) << 30;
 
+// Mistral's, llama.cpp's and SGLang's names of what vLLM calls otherwise.
+constexpr RenamedMember kOtherNames[] = {{"random_seed", "seed"},
+                                         {"repeat_penalty", "repetition_penalty"},
+                                         {"regex", "guided_regex"},
+                                         {"ebnf", "guided_grammar"}};
+
 // One request object, member by member; each function consumes one value.
 class Members {
  public:
@@ -168,22 +174,21 @@ class Members {
     return true;
   }
 
-  // llama.cpp's and Mistral's names of what vLLM calls otherwise. llama.cpp's server generates without end for -1
-  // tokens.
+  // llama.cpp's server generates without end for -1 tokens, and as many as the context has where more are asked for.
   bool read_other_name(const std::string& name, bool& ok) {
-    if (name == "random_seed") {
-      ok = marshal::read_param(fields_, kParams, *marshal::find_param(kParams, "seed"), name, out_.params);
-    } else if (name == "repeat_penalty") {
-      ok =
-          marshal::read_param(fields_, kParams, *marshal::find_param(kParams, "repetition_penalty"), name, out_.params);
-    } else if (name == "n_predict") {
-      std::optional<int64_t> most;
-      ok = fields_.whole(name, -1, kMost, most);
-      out_.fill_context = most == -1;
-      if (most && *most >= 0) out_.params.max_tokens = uint32_t(*most), out_.params.max_tokens_name = "n_predict";
-    } else {
-      return false;
+    for (const RenamedMember& other : kOtherNames) {
+      if (other.name != name) continue;
+      const auto& row = *marshal::find_param(kParams, other.openai);
+      ok = marshal::read_param(fields_, kParams, row, name, out_.params);
+      if (other.openai.starts_with("guided_")) out_.names = kOtherNames;
+      return true;
     }
+    if (name != "n_predict") return false;
+    std::optional<int64_t> most;
+    ok = fields_.whole(name, -1, kMost, most);
+    out_.fill_context = most == -1;
+    if (most && *most >= 0) out_.params.max_tokens = uint32_t(*most), out_.params.max_tokens_name = "n_predict";
+    out_.params.cut_max_tokens = true;
     return true;
   }
 
