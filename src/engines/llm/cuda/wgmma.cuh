@@ -123,8 +123,7 @@ __device__ inline void commit_products() {
   emulator::commit_products();
 #endif
 }
-// Until all groups but the last kOpen are done. `d`: results of theirs, which the compiler must not read before, nor
-// keep elsewhere meanwhile.
+// For the compiler: `d` is in its registers here, and is read after this.
 template <uint32_t kTiles>
 __device__ inline void hold(float (&d)[kTiles][4]) {
 #ifdef __CUDACC__
@@ -134,6 +133,7 @@ __device__ inline void hold(float (&d)[kTiles][4]) {
   (void)d;
 #endif
 }
+// Until all groups but the last kOpen are done. d: results of theirs.
 template <uint32_t kOpen, uint32_t kTiles>
 __device__ inline void wait_for_products(float (&d)[kTiles][4]) {
 #ifdef __CUDACC__
@@ -188,13 +188,14 @@ __device__ inline void arrive(Barrier& barrier) {
   emulator::arrive(&barrier, {__FILE__, __LINE__});
 #endif
 }
-// One arrival for a warp, of what all its lanes have done.
+// One arrival for a warp, of what all its lanes have done. They go on together, as products need them.
 __device__ inline void arrive_as_warp(Barrier& barrier) {
   __syncwarp();
   if (threadIdx.x % kWarp == 0) arrive(barrier);
+  __syncwarp();
 }
-// Whether phases of that parity, 0 of the first one, are over: of the present one and the one before it that can be
-// told apart. Waits a while, a microsecond at most.
+// Whether the phase of that parity is over; the first one has 0, and a new barrier counts as behind one of 1. Waits a
+// microsecond at most.
 __device__ inline bool is_over(Barrier& barrier, uint32_t parity) {
 #ifdef __CUDACC__
   uint32_t over;
@@ -210,9 +211,9 @@ __device__ inline bool is_over(Barrier& barrier, uint32_t parity) {
 #endif
 }
 
-// Waits of a warp, which end also where nobody arrives: then the number of the barrier goes to `stuck`, and no later
-// wait takes time. What is computed from there on is wrong, and its addresses are right. Without `stuck` the kernel is
-// broken off, which is a fault of the device.
+// Waits of a warp, which end also where nobody arrives. Then the number of the barrier goes to `stuck`, and later waits
+// take no time: the warp goes on with wrong numbers and right addresses. Without `stuck` the kernel traps, which is a
+// fault of the device.
 class Waiter {
  public:
   explicit __device__ Waiter(uint32_t* stuck) : told_(stuck) {}
