@@ -166,6 +166,9 @@ TEST(LlmDeviceLane, WhatCannotRunOnADeviceSaysSo) {
             "kv_cache_dtype int8 is for device: cpu; devices compute, and keep, bfloat16");
   EXPECT_EQ(refused({{"device", "auto"}, {"kv_cache_dtype", "int8"}}, &devices), base::Status());
   EXPECT_EQ(refused({{"device", "host"}, {"graphs", "load"}}, &devices).code, base::Code::kInvalidArgument);
+  EXPECT_EQ(refused({{"device", "host"}, {"wgmma", "tried"}}, &devices).text,
+            "parameter 'wgmma' is \"tried\": on or off is expected");
+  EXPECT_EQ(refused({{"device", "host"}, {"wgmma", "off"}}, &devices), base::Status());
   EXPECT_EQ(refused({{"device", "auto"}}, &devices), base::Status());
   EXPECT_EQ(refused({{"device", "cpu"}}, nullptr), base::Status());
 }
