@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kThreads, 1) prefill_wgmma_kernel([[maybe_unus
     take_fewer_registers<kCopyRegisters>();
     Copier<kDim>{a, block, Pages(a.tables + block.work.chunk.table, a.block_size)}.run(Waiter(a.stuck));
   } else {
-    take_more_registers<kProductRegisters>();
+    take_more_registers<kProductRegisters>();  // on every way to the products: ptxas counts with the least
     if (group <= block.heads) Multiplier<kDim>(a, block, group - 1).run(Waiter(a.stuck));
   }
 #endif
