@@ -99,7 +99,7 @@ def routes(*flags):
 
 
 def filled(pattern):
-    return pattern.replace('{model}', MODEL).replace('{deployment}', MODEL).replace('{version}', '1').replace('{repository}', 'models').replace('{region}', 'r')
+    return pattern.replace('{owner}/{deployment}', 'owner/none').replace('{model}', MODEL).replace('{deployment}', MODEL).replace('{version}', '1').replace('{repository}', 'models').replace('{region}', 'r')
 
 
 def of_rpc(route):
