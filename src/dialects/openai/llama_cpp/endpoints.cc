@@ -39,7 +39,7 @@ class TemplateTask final : public Task {
 
  private:
   void make(const msg::TextBudget& budget) {
-    if (spec_->chats_elsewhere) {
+    if (spec_->remote_chat) {
       error = refuse("model", "another server has this model's chat template");
       return;
     }
