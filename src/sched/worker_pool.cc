@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,10 +46,7 @@ class OffloadInbox final : public msg::Inbox {
       : bytes_(policy.max_bytes),
         workers_(policy.threads),
         quick_(policy.threads),
-        compiler_(policy.threads, kCompilerNice) {
-    // Later the system may have no thread for them, and the shard would do their work.
-    for (base::Workers* all : {&workers_, &quick_, &compiler_}) all->post([] {});
-  }
+        compiler_(policy.threads, kCompilerNice) {}
 
   void put(msg::Call* call) override {
     auto* task = static_cast<bus::OffloadCall*>(call);
@@ -92,24 +90,36 @@ class OffloadInbox final : public msg::Inbox {
       const auto* more = dynamic_cast<const base::ExtraWork*>(call->task.get());
       const uint64_t extra = more ? more->extra_work() : 0, work = call->bytes + extra;
       base::Workers& those = extra > 0 ? compiler_ : work > kQuickWork ? workers_ : quick_;
-      those.post([this, number] { turn(number); }, {call->tenant, work});
+      const bool long_work = extra > 0 || (work > kQuickWork && !call->granted);
+      auto begin = [this, number, long_work, shard = std::this_thread::get_id()] {
+        if (long_work && std::this_thread::get_id() == shard) return refuse(number);
+        turn(number);
+      };
+      those.post(std::move(begin), {call->tenant, work});
     } catch (...) {
       std::lock_guard lock(mutex_);
       if (waiting_.erase(number) > 0) forget(*call);
       throw;
     }
   }
+  // The Call of that number waits no more; null: it has been answered.
+  bus::OffloadCall* take(uint64_t number) {
+    std::lock_guard lock(mutex_);
+    auto at = waiting_.find(number);
+    if (at == waiting_.end()) return nullptr;
+    bus::OffloadCall* call = at->second;
+    waiting_.erase(at);
+    forget(*call);
+    return call;
+  }
   void turn(uint64_t number) {
-    bus::OffloadCall* call;
-    {
-      std::lock_guard lock(mutex_);
-      auto at = waiting_.find(number);
-      if (at == waiting_.end()) return;
-      call = at->second;
-      waiting_.erase(at);
-      forget(*call);
-    }
-    bus::post_one(call, run(*call));
+    if (auto* call = take(number)) bus::post_one(call, run(*call));
+  }
+  // The system has no thread for it. All others on the shard would wait for what takes long.
+  void refuse(uint64_t number) {
+    if (auto* call = take(number))
+      bus::post_one(call, {msg::Failed{base::try_again(
+                              Code::kUnavailable, "no thread could be started for a long request; try again later")}});
   }
 
   static msg::Event run(bus::OffloadCall& call) {
