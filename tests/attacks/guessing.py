@@ -6,7 +6,7 @@ import re
 import statistics
 import time
 
-from journal import FORM, LINE, form, journal
+from journal import FORM, LINE, REQUEST, form, journal
 from peer import JSON, Raw, post
 from registry import attack
 
@@ -64,6 +64,9 @@ KINDS = {
     'file': (lambda id: get(f'/v1/files/{id}/content'), 5),
     'batch': (lambda id: get(f'/v1/batches/{id}'), 6),
     'cancel': (lambda id: post(f'/v1/batches/{id}/cancel', b'', JSON), 6),
+    'upload': (lambda id: post(f'/v1/uploads/{id}/cancel', b'', JSON), 7),
+    'messages': (lambda id: get(f'/v1/messages/batches/{id}'), 9),
+    'results': (lambda id: get(f'/v1/messages/batches/{id}/results'), 9),
     'job': (lambda id: get(f'/v2/jobs/{id}/result'), 4),
     'delete': (lambda id: get(f'/v2/jobs/{id}', 'DELETE'), 4),
 }
@@ -80,10 +83,13 @@ def belongings(victim):
     file = made(post('/v1/files', form(json.dumps(LINE).encode()), FORM))['id']
     batch = made(post('/v1/batches', json.dumps({'input_file_id': file, 'endpoint': '/v1/completions', 'completion_window': '24h'}).encode(),
                       JSON))['id']
+    upload = made(post('/v1/uploads', b'{"bytes":1,"filename":"x","mime_type":"x","purpose":"batch"}', JSON))['id']
+    messages = made(post('/v1/messages/batches', json.dumps({'requests': [REQUEST]}).encode(), JSON))['id']
     infer = json.dumps({'inputs': [{'name': 'x', 'datatype': 'INT32', 'shape': [1], 'data': [1]}]}).encode()
     job = re.search(rb'job_[0-9a-f]+', victim.ask(post('/v2/models/identity/infer', infer, JSON, ('Prefer', 'respond-async')))[2])[0].decode()
     return {'session': session, 'fork': session, 'response': response, 'follow-up': response,
-            'conversation': conversation, 'chat': chat, 'file': file, 'batch': batch, 'cancel': batch, 'job': job, 'delete': job}
+            'conversation': conversation, 'chat': chat, 'file': file, 'batch': batch, 'cancel': batch, 'upload': upload, 'messages': messages, 'results': messages,
+            'job': job, 'delete': job}
 
 
 def another(chance, id, kept):
@@ -92,8 +98,8 @@ def another(chance, id, kept):
 
 def plain(answer, id):
     """The answer without what differs by itself: the id, times, numbers of requests."""
-    lines = answer.replace(id.encode(), b'ID').split(b'\r\n')
-    return [line for line in lines if not re.match(rb'(?i)(date|x-request-id|traceparent|server-timing):', line)]
+    lines = re.sub(rb'"request_id":"\w+"', b'', answer.replace(id.encode(), b'ID')).split(b'\r\n')
+    return [line for line in lines if not re.match(rb'(?i)(date|(x-)?request-id|traceparent|server-timing):', line)]
 
 
 def compare(target, kind, times):

@@ -1,5 +1,6 @@
 """Files and batches that outlive their requests (jobs.path), and how bodies begin (console.bodies)."""
 
+import itertools
 import json
 import re
 import tempfile
@@ -77,6 +78,60 @@ def batches_of_rubbish(target):
         status, _ = ask(target, post('/v1/batches', request, JSON), wait=10) if made else (0, b'')
         seen.setdefault(name, set()).add(status)
     return ', '.join(f'{name}: {sorted(s)}' for name, s in seen.items())
+
+
+REQUEST = {'custom_id': 'a', 'params': {'model': 'nobody', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': 'x'}]}}
+
+
+@attack(seconds=25, quick=4, flags=journal)
+def messages_that_never_end(target):
+    """Batches of messages: hundreds at once that begin a request of 4 MiB and add a byte now and then; beside them whole ones that are no batches."""
+    more_descriptors()
+    path = '/v1/messages/batches'
+    head = post(path, b'', JSON).replace(b'Content-Length: 0', b'Content-Length: %d' % (60 << 20))
+    begun = b'{"requests":[{"custom_id":"a","params":{"x":"' + b'y' * (600 << 10)
+    count = target.size(40_000, 5_000)
+    bodies = {
+        'blank': b' ' * (8 << 20),
+        'brackets': b'{"requests":[' + b'[' * (3 << 20),
+        'names': b'{' + b','.join(b'"%d":0' % i for i in range(count * 5)) + b'}',
+        'long': b'{"requests":[{"custom_id":"a","params":{"x":[' + b'[],' * 160_000 + b'"' + b'y' * (3 << 20) + b'"]}}]}',
+        'ids': b'{"requests":[' + b','.join(json.dumps({**REQUEST, 'custom_id': f'{i}'}).encode() for i in range(count)) + b']}',
+    }
+    peers, opened, seen = [], 0, {}
+    for name in itertools.cycle(bodies):
+        if target.over() and name in seen:
+            break
+        peers = [p for p in peers if p.still_open()]
+        while len(peers) < target.size(400, 100) and not target.over():
+            peers.append(Raw(target, wait=1).send(head + begun))
+            opened += 1
+        for peer in peers:
+            peer.offer(b'y')
+        status, _ = ask(target, post(path, bodies[name], JSON), wait=10)
+        seen.setdefault(name, set()).add(status)
+    return f'{opened} opened, ' + ', '.join(f'{name}: {sorted(s)}' for name, s in seen.items())
+
+
+@attack(seconds=25, quick=4, flags=journal)
+def uploads_completed_by_many(target):
+    """Uploads in parts: as many as may be pending, thousands of parts of a byte, and one of 20 MiB that eight clients complete at once, under another md5."""
+    made = lambda path, body, *kind: ask(target, post(path, body, *(kind or (JSON,))), wait=10)  # noqa: E731
+    begin = lambda size: made('/v1/uploads', json.dumps({'bytes': size, 'filename': 'x', 'mime_type': 'x', 'purpose': 'batch'}).encode())  # noqa: E731
+    part = lambda content: form(content).replace(b'name="file"', b'name="data"')  # noqa: E731
+    size, seen = target.size(20, 4) << 20, {}
+    large = json.loads(begin(size)[1])['id']
+    _, told = made(f'/v1/uploads/{large}/parts', part(bytes(size)), FORM)
+    whole = post(f'/v1/uploads/{large}/complete', json.dumps({'part_ids': [json.loads(told)['id']], 'md5': '0' * 32}).encode(), JSON)
+    while not target.over():
+        status, told = begin(10)
+        seen.setdefault('begun', set()).add(status)
+        small = json.loads(told)['id'] if status == 200 else large
+        completing = [Raw(target, wait=3).send(whole) for _ in range(8)]
+        for _ in range(50):
+            seen.setdefault('part', set()).add(made(f'/v1/uploads/{small}/parts', part(b'x'), FORM)[0])
+        seen.setdefault('completed', set()).update(raw.answer()[0] for raw in completing)
+    return ', '.join(f'{what}: {sorted(s)}' for what, s in seen.items())
 
 
 @attack(seconds=20, quick=4, flags=journal)

@@ -90,6 +90,11 @@ TEST(RequestLines, LengthsAndCountsAreBounded) {
   EXPECT_EQ(error_of("{\"requests\":[" + std::string(100'000, '['), {200, 9}), text);
   EXPECT_EQ(error_of(body(request("a", "{\"a\":\"" + std::string(150, 'x') + "\"}")), {200, 9}), text)
       << "the line is longer than its request";
+  std::string numbers = "1";
+  for (int i = 0; i < 500'000; ++i) numbers += ",1";
+  std::string out;
+  EXPECT_EQ(read(body(request("a", "{\"a\":[" + numbers + "]}")), 100'000, out, {4 << 20, 9}),
+            "requests.0: it has more than 500000 brackets, commas and colons");
   EXPECT_NE(error_of("{\"" + std::string(1000, 'x')), "");
   EXPECT_NE(error_of("{\"a\":\"" + std::string(100'000, 'x')), "");
 }

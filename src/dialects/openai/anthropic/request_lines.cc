@@ -18,6 +18,8 @@ using marshal::JsonCursor;
 
 constexpr size_t kLongestCustomId = 64;
 constexpr size_t kLongestName = 256, kLongestOther = 64 << 10;  // of members beside `requests`
+// To read a value takes time for each of its members and elements: so many take some milliseconds.
+constexpr uint32_t kMostMarks = 500'000;
 constexpr std::string_view kBlanks = " \t\r\n";
 
 Status wrong_form() {
@@ -40,10 +42,12 @@ Status RequestLines::read(std::string_view piece, std::string& out) {
     bool ends = false;
     const size_t bytes = scan(piece, ends);
     if (Status s = hold(piece.substr(0, bytes)); !s.ok()) return s;
+    if (marks_ > kMostMarks) return refused("", "it has more than 500000 brackets, commas and colons");
     piece.remove_prefix(bytes);
     if (!ends) continue;
     if (Status s = take_value(out); !s.ok()) return s;
     held_.clear();
+    marks_ = 0;
   }
   return {};
 }
@@ -103,6 +107,7 @@ size_t RequestLines::scan(std::string_view piece, bool& ends) {
     const bool closes = c == '}' || c == ']';
     if (at_top && (closes || c == ',' || c == ':' || kBlanks.find(c) != kBlanks.npos)) return ends = true, i;
     in_string_ = c == '"';
+    if (closes || c == ',' || c == ':' || c == '{' || c == '[') ++marks_;
     if (c == '{' || c == '[') ++depth_;
     if (closes && --depth_ == 0) return ends = true, i + 1;
   }

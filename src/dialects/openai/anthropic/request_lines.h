@@ -51,7 +51,8 @@ class RequestLines {
   State state_ = State::kBegin;
   bool may_close_ = false;  // nothing has come of the list, or of the object
   bool has_requests_ = false, is_requests_ = false;
-  int depth_ = 0;  // within the value that is read, as the next
+  int depth_ = 0;       // within the value that is read, as the next three
+  uint32_t marks_ = 0;  // brackets, commas and colons
   bool in_string_ = false, escaped_ = false;
   std::string held_;
   uint64_t lines_ = 0;
