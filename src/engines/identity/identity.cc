@@ -15,12 +15,18 @@ namespace {
 
 constexpr uint32_t kLongestDelayUs = 60'000'000;
 
+// Where the configuration has calls wait for others, they do so here, too: those who try out a scheduler look at it.
+bool waits_for_company(const msg::ModelSpec& spec) {
+  return spec.configured.batching && spec.batching.dynamic && spec.batching.max_delay.count() > 0 && spec.max_batch > 1;
+}
+
 class Identity final : public sched::Engine {
  public:
-  Identity(msg::ModelSpec spec, std::chrono::microseconds delay) : spec_(std::move(spec)), delay_(delay) {}
+  Identity(msg::ModelSpec spec, std::chrono::microseconds delay)
+      : spec_(std::move(spec)), delay_(delay), waits_(waits_for_company(spec_)) {}
 
   const msg::ModelSpec& spec() const override { return spec_; }
-  bool is_inline() const override { return delay_.count() == 0; }
+  bool is_inline() const override { return delay_.count() == 0 && !waits_; }
 
   base::Status step(sched::Batch& batch) override {
     if (delay_.count() > 0) sleep();
@@ -38,6 +44,7 @@ class Identity final : public sched::Engine {
 
   msg::ModelSpec spec_;
   std::chrono::microseconds delay_;
+  const bool waits_;
 };
 
 // In microseconds: delay_us, or Triton's execute_delay_ms.

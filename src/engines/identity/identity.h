@@ -3,8 +3,9 @@
 // The n-th declared input comes back under the name of the n-th declared output, as Triton's identity backend has it;
 // an input for which no output is declared, under its own name. Without declared inputs those of the request count.
 //
-// It takes any tensors and copies nothing, so it measures what the server costs beside the model. Without a delay it is
-// inline: shards run it themselves, several at once, since it has no state. With the parameter `delay_us` (or
+// It takes any tensors and copies nothing, so it measures what the server costs beside the model. Without a delay, and
+// without a max_queue_delay in its configuration, it is inline: shards run it themselves, several at once, since it has
+// no state. With the parameter `delay_us` (or
 // `execute_delay_ms`, as Triton's has it) it runs in a lane and sleeps so long in each step, in place of a model that
 // computes for so long. With the parameter `device`
 // (cuda, cuda:1, host) every byte goes to that device and back, which measures that path (device_identity.h).

@@ -37,6 +37,19 @@ TEST(Identity, ReturnsEveryInputWithoutCopyingIt) {
   }
 }
 
+TEST(Identity, RunsOnALaneWhereItsConfigurationHasCallsWaitForOthers) {
+  auto wanted = with_delay("");
+  EXPECT_TRUE((*load(wanted))->is_inline());
+  wanted.max_batch = 4;
+  wanted.batching.dynamic = true;
+  wanted.batching.max_delay = std::chrono::seconds(5);
+  EXPECT_TRUE((*load(wanted))->is_inline());  // the server's defaults
+  wanted.configured.batching = wanted.batching;
+  EXPECT_FALSE((*load(wanted))->is_inline());
+  wanted.batching.max_delay = {};
+  EXPECT_TRUE((*load(wanted))->is_inline());
+}
+
 TEST(Identity, DeclaredOutputsNameTheInputsInTheirOrder) {
   auto wanted = with_delay("");
   wanted.inputs = {{.name = "a", .dtype = DType::kFp32}, {.name = "b", .dtype = DType::kInt32}};
