@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "wire/h2_frame_walker.h"
+
 namespace weir::wire {
 namespace {
 
