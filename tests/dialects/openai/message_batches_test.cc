@@ -141,6 +141,18 @@ TEST_F(MessageBatches, ACancelEndsWhatRuns) {
             Json({{"processing", 0}, {"succeeded", 1}, {"errored", 0}, {"canceled", 1}, {"expired", 0}}));
 }
 
+TEST_F(MessageBatches, WhatIsEndedWhileItRunsIsCanceled) {
+  if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = created({"a", "b"});
+  steps();
+  (void)on_journal([&](Storage& s) { EXPECT_EQ(s.journal.claim(1, env.wall()).value().size(), 1u); });
+  (void)on(id, "cancel");
+  (void)on_journal([&](Storage& s) { EXPECT_TRUE(s.journal.finish({id, 0}, {0, "", ""}).value()); });
+  steps();
+  EXPECT_EQ(shown_counts(id)["canceled"], 2);
+  EXPECT_EQ(results(id)[0]["result"], Json({{"type", "canceled"}}));
+}
+
 TEST_F(MessageBatches, ADayLaterTheRestHasExpired) {
   if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
   const std::string id = created({"a", "b"});

@@ -234,6 +234,9 @@ base::Result<bool> BatchDuty::finalize(Slice& slice) {
   for (const auto& job : *jobs) {
     writing_.next = job.id.index + 1;
     const bool good = job.outcome && job.outcome->status >= 200 && job.outcome->status < 400;
+    const bool answered = job.outcome && job.outcome->status != 0;
+    ++writing_.counts.total;
+    if (answered) ++(good && !job.outcome->body.empty() ? writing_.counts.succeeded : writing_.counts.failed);
     Output& to = good || form_.files == BatchForm::Files::kOwn ? writing_.output : writing_.errors;
     const std::string line = form_.line(job, expired ? Missing::kExpired : Missing::kCancelled);
     to.text += line;
@@ -275,7 +278,8 @@ Status BatchDuty::finish(Slice& slice) {
   if (Status s = add(writing_.errors, "error", d.error_file); !s.ok()) return s;
   auto counts = slice.storage.journal.count(slice.batch.id);
   if (!counts) return counts.error();
-  d.counts = *counts;
+  // One that was ended while it ran has failed to OpenAI's clients; to others it is canceled, or has expired.
+  d.counts = form_.files == BatchForm::Files::kOwn ? writing_.counts : *counts;
   const int64_t now = unix_seconds(slice.now);
   if (d.ends_as == kCompleted) d.completed = now;
   if (d.ends_as == kExpired) d.expired = now;

@@ -65,7 +65,8 @@ class BatchDuty final : public jobs::Duty {
   };
   struct Writing {
     std::string batch;
-    uint64_t next = 0;  // index of a job
+    uint64_t next = 0;    // index of a job
+    jobs::Counts counts;  // of those that are written
     Output output, errors;
   };
 
