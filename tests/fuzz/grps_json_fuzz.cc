@@ -31,12 +31,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR, "a second parser accepts it too");
   msg::ModelSpec any;
   any.any_tensors = true;
-  weir::grps::Asked asked;
+  weir::grps::RequestForm form;
   msg::Call call;
-  if (!weir::grps::place(std::move(message), any, base::heap(), call, asked).ok() ||
+  if (!weir::grps::payload_to_inputs(std::move(message), any, base::heap(), call, form).ok() ||
       !marshal::check_call(any, call).ok())
     return 0;
-  auto reply = weir::grps::gather({std::move(asked)}, std::move(call.inputs), base::heap());
+  auto reply = weir::grps::outputs_to_payload({std::move(form)}, std::move(call.inputs), base::heap());
   if (!reply) return 0;
   std::string json = weir::grps::write_json({}, *reply);
   require(second.parse(json).get(element) == simdjson::SUCCESS, "a reply is JSON");

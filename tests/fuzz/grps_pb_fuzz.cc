@@ -26,12 +26,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(cost(message) <= 8 * size + 64, "a message stays near its size");
   msg::ModelSpec any;
   any.any_tensors = true;
-  weir::grps::Asked asked;
+  weir::grps::RequestForm form;
   msg::Call call;
-  bool sound =
-      weir::grps::place(std::move(message), any, base::heap(), call, asked).ok() && marshal::check_call(any, call).ok();
+  bool sound = weir::grps::payload_to_inputs(std::move(message), any, base::heap(), call, form).ok() &&
+               marshal::check_call(any, call).ok();
   if (!sound) return 0;
-  auto reply = weir::grps::gather({std::move(asked)}, std::move(call.inputs), base::heap());
+  auto reply = weir::grps::outputs_to_payload({std::move(form)}, std::move(call.inputs), base::heap());
   if (!reply) return 0;
   std::string out;
   for (const auto& piece : weir::grps::write_pb({}, *reply)) out += piece.view();
