@@ -191,14 +191,17 @@ bool Target::update(Name& name, const std::vector<net::Endpoint>& found) {
 
 bool Target::update(const std::vector<Member>& members) {
   bool room = true;
+  const auto absent = [&](const std::string& name) {
+    return std::none_of(members.begin(), members.end(), [&](const auto& m) { return m.url.authority() == name; });
+  };
   for (auto& origin : origins)
-    if (std::none_of(members.begin(), members.end(), [&](const auto& m) { return m.url.authority() == origin.name(); }))
-      origin.present.store(false, std::memory_order_release);
+    if (absent(origin.name())) origin.present.store(false, std::memory_order_release);
+  std::erase_if(displaced_, [&](const auto& name) { return absent(name); });
   for (const auto& member : members) {
     Origin* place = place_of(member.url.authority());
     if (!place) {
       room = false;
-      place = place_of_broken();
+      if (displaced_.count(member.url.authority()) == 0) place = place_of_broken();
     }
     if (!place) continue;
     if (place->name() != member.url.authority()) place->name_it(member.url);
@@ -228,6 +231,7 @@ Origin* Target::place_of_broken() {
   });
   if (found == origins.end()) return nullptr;
   found->present.store(false, std::memory_order_release);
+  displaced_.insert(found->name());
   return &*found;
 }
 

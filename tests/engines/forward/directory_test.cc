@@ -106,6 +106,12 @@ TEST(ForwardDirectory, WhereNodesAreMoreThanPlacesANewOneHasThatOfOneThatCannotB
   EXPECT_TRUE(find(*target, "127.0.0.1:1")->able());
   ASSERT_TRUE(find(*target, "127.0.0.1:3"));
   EXPECT_TRUE(find(*target, "127.0.0.1:3")->able());
+  target->origins[1].eject();
+  directory.set({{"m", {url(1), url(2), url(3)}}});
+  EXPECT_FALSE(find(*target, "127.0.0.1:2")) << "those that cannot be reached do not change places at each update";
+  directory.set({{"m", {url(2), url(3)}}});
+  ASSERT_TRUE(find(*target, "127.0.0.1:2"));
+  EXPECT_TRUE(find(*target, "127.0.0.1:2")->able());
 }
 
 TEST(ForwardDirectory, WhatIsNoAddressIsPassedOverByName) {
