@@ -753,6 +753,8 @@ LONGEST_PART = 32 << 10
 PATIENCE, LOAD_PATIENCE = 30, 600  # seconds
 WINDOW, LARGE_PART = 16, 64 << 10
 MOST_LATER = 1024  # credit's worth of answers that wait for it, where whoever sends them should not
+# Then a client has this long to take the next answer: seconds, and bytes of it a second.
+NEXT_ANSWER, LEAST_RATE = 0.25, 16 << 20
 UNIT = '\x1f'
 ITERATIVE = UNIT + 'iterative_sequence'  # a parameter that configurations cannot have: the server's word (protocol.h)
 SEQUENCE = ('sequence_id', 'sequence_start', 'sequence_end', 'priority', 'timeout')  # parameters of the protocol
@@ -975,6 +977,7 @@ class Sender:
     def __init__(self, number, outputs):
         self.number, self.outputs = number, outputs
         self.credit, self.over, self.responses = WINDOW, False, []
+        self.given_up = False  # its client does not read
         self.later, self.later_cost = collections.deque(), 0  # answers for which there was no room, and what they will cost
 
     def send(self, response=None, flags=0):
@@ -982,13 +985,15 @@ class Sender:
             raise TritonModelException('send() takes a response, or the flag TRITONSERVER_RESPONSE_COMPLETE_FINAL')
         if response is not None and not isinstance(response, InferenceResponse):
             raise TritonModelException(f'send() takes an InferenceResponse, not {type(response).__name__}')
+        if self.given_up:
+            return
         if self.over:
             raise TritonModelException('the response sender has been closed: the final flag was sent')
         self.over = bool(flags & pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         worker.send_response(self, response)
 
     def is_cancelled(self):
-        return worker.is_cancelled(self.number)
+        return self.given_up or worker.is_cancelled(self.number)
 
 
 class Control:
@@ -1210,6 +1215,8 @@ class Worker:
         return self.put_document(document, end)
 
     def send_response(self, sender, response):
+        if sender.given_up:
+            return
         if not self.decoupled:
             if response is not None:
                 with self.changed:
@@ -1232,14 +1239,34 @@ class Worker:
             self.send_later(sender)
         else:
             self.write_answer(sender, kind, response)
-        while sender.later_cost > MOST_LATER:  # it waits all the same; process_timeout is not for that
-            if self.working:
-                self.send(WORKS, number=0)
+        if sender.later_cost > MOST_LATER:
+            self.wait_for_reader(sender)
+
+    def wait_for_reader(self, sender):
+        """All coroutines, or sequences, wait for one client, but only for one that reads fast. It is no time of process_timeout."""
+        if self.working:
+            self.send(WORKS, number=0)
+        while sender.later_cost > MOST_LATER:
             with self.changed:
-                self.changed.wait_for(lambda: self.has_room(sender))
-            if self.working:
-                self.send(WORKS, number=1)
+                patience = NEXT_ANSWER + sender.later[0][2] * LARGE_PART / LEAST_RATE
+                reads = self.changed.wait_for(lambda: self.has_room(sender), patience)
+            if not reads:
+                self.give_up(sender)
+                break
             self.send_later(sender)
+        if self.working:
+            self.send(WORKS, number=1)
+
+    def give_up(self, sender):
+        """The request ends with an error, and what its model still sends is dropped."""
+        sender.given_up = sender.over = True
+        with self.changed:
+            sender.later.clear()
+            sender.later_cost = 0
+            sender.credit -= 1
+        self.owing.pop(sender.number, None)
+        self.write_answer(sender, TENSORS_AND_END, InferenceResponse(error=Shortage(
+            'the client reads its answers too slowly: 64 MiB of them wait, and others wait for that')))
 
     def never_waits(self, thread):
         """Where all coroutines would wait, or all sequences, for a client that does not read."""
