@@ -88,7 +88,8 @@ def belongings(victim):
     infer = json.dumps({'inputs': [{'name': 'x', 'datatype': 'INT32', 'shape': [1], 'data': [1]}]}).encode()
     job = re.search(rb'job_[0-9a-f]+', victim.ask(post('/v2/models/identity/infer', infer, JSON, ('Prefer', 'respond-async')))[2])[0].decode()
     return {'session': session, 'fork': session, 'response': response, 'follow-up': response,
-            'conversation': conversation, 'chat': chat, 'file': file, 'batch': batch, 'cancel': batch, 'upload': upload, 'messages': messages, 'results': messages,
+            'conversation': conversation, 'chat': chat, 'file': file, 'batch': batch, 'cancel': batch, 'upload': upload,
+            'messages': messages, 'results': messages,
             'job': job, 'delete': job}
 
 
@@ -142,7 +143,8 @@ def guesses_without_end(target):
     """Names that nobody has, guessed as fast as they are answered, of each kind, on ten connections."""
     chance, peers, guessed = random.Random(12), [Raw(target, wait=3) for _ in range(10)], 0
     starts = {'session': '', 'fork': '', 'response': 'resp_', 'follow-up': 'resp_', 'conversation': 'conv_', 'chat': 'chatcmpl-',
-              'file': 'file-', 'batch': 'batch_', 'cancel': 'batch_', 'job': 'job_', 'delete': 'job_'}
+              'file': 'file-', 'batch': 'batch_', 'cancel': 'batch_', 'upload': 'upload_', 'messages': 'msgbatch_', 'results': 'msgbatch_',
+              'job': 'job_', 'delete': 'job_'}
     ids = {kind: start + 'f' * 32 for kind, start in starts.items()}
     while not target.over():
         for peer in peers:

@@ -123,9 +123,9 @@ struct Target {
     Origin::Addresses addresses;
   };
   // With options.members: these have it now. Those that stay, and those that come back, keep their places; a new one
-  // may get that of one that has no calls any more, because it has gone, or, where that is not enough, because it cannot
-  // be reached. That one takes nobody's place then while it is a member. False: there are more than places. By one
-  // thread at a time.
+  // may get that of one that has no calls any more, because it has gone, or, where that is not enough, because it
+  // cannot be reached. That one takes nobody's place then while it is a member. False: there are more than places. By
+  // one thread at a time.
   bool update(const std::vector<Member>& members);
   // The name has these addresses now: servers that stay keep their places. True: something has changed.
   bool update(Name& name, const std::vector<net::Endpoint>& found);

@@ -16,12 +16,12 @@ TEST_F(Azure, TheDeploymentIsTheModelWhateverTheBodySays) {
   turn();
   EXPECT_EQ(json(chat)["model"], "m");
   auto text = open("POST", "/openai/deployments/m/completions" + version, R"({"prompt":"a"})");
-  ASSERT_EQ(inbox().held.size(), 2u) << text->sent;
-  scripted(1).end();
+  ASSERT_EQ(inbox().held.size(), 1u) << text->sent;
+  scripted().end();
   turn();
   EXPECT_EQ(json(text)["object"], "text_completion");
   auto vector = open("POST", "/openai/deployments/m/embeddings" + version, R"({"model":"none","input":"a"})");
-  EXPECT_EQ(inbox().held.size(), 3u) << vector->sent;
+  EXPECT_EQ(inbox().held.size(), 1u) << vector->sent;
 }
 
 TEST_F(Azure, ADeploymentThatIsNotThereIsNamed) {
