@@ -81,6 +81,7 @@ void generated(std::string_view body, const msg::TextSpec& spec) {
       require(nlohmann::json::accept(error), "an error is JSON");
       continue;
     }
+    if (asked.other) continue;  // a body of another route
     openai::Request& request = asked.request;
     check(request);
     require(request.prompts.size() * request.candidates() <= openai::kMaxChoices, "choices are bounded");
