@@ -148,6 +148,12 @@ void write_ids(std::string& out, const std::vector<uint32_t>& ids) {
   out += ']';
 }
 
+void write_list(SplicedText& out, std::string_view opening, std::string_view elements) {
+  out.own += opening;
+  out.splice(elements);
+  out.own += ']';
+}
+
 void write_usage(std::string& out, const Usage& usage) {
   out += "\"usage\":{\"prompt_tokens\":" + std::to_string(usage.prompt);
   out += ",\"completion_tokens\":" + std::to_string(usage.completion);
@@ -307,23 +313,40 @@ void ChoiceDelta::write_message(std::string& out, CallForm form) const {
   if (!calls.empty()) out += ',', write_calls(out, calls, Indexed::kNo, form);
 }
 
+void ChoiceDelta::write_logprobs(SplicedText& out, Kind kind) const {
+  out.own += "\"logprobs\":";
+  if (tokens_.empty()) {
+    out.own += "null";
+  } else if (kind == Kind::kChat) {
+    write_list(out, "{\"content\":[", tokens_);
+    out.own += ",\"refusal\":null}";
+  } else {
+    write_list(out, "{\"text_offset\":[", offsets_);
+    write_list(out, ",\"token_logprobs\":[", values_);
+    write_list(out, ",\"tokens\":[", tokens_);
+    write_list(out, ",\"top_logprobs\":[", tops_);
+    out.own += '}';
+  }
+}
+
 void ChoiceDelta::write_logprobs(std::string& out, Kind kind) const {
-  out += "\"logprobs\":";
-  if (tokens_.empty())
-    out += "null";
-  else if (kind == Kind::kChat)
-    out += "{\"content\":[" + tokens_ + "],\"refusal\":null}";
-  else
-    out += "{\"text_offset\":[" + offsets_ + "],\"token_logprobs\":[" + values_ + "],\"tokens\":[" + tokens_ +
-           "],\"top_logprobs\":[" + tops_ + "]}";
+  SplicedText text;
+  write_logprobs(text, kind);
+  text.append_to(out);
+}
+
+void ChoiceDelta::write_extras(SplicedText& out) const {
+  if (!ids.empty()) {
+    out.own += ",\"token_ids\":";
+    write_ids(out.own, ids);
+  }
+  if (!readouts_.empty()) write_list(out, ",\"readouts\":[", readouts_);
 }
 
 void ChoiceDelta::write_extras(std::string& out) const {
-  if (!ids.empty()) {
-    out += ",\"token_ids\":";
-    write_ids(out, ids);
-  }
-  if (!readouts_.empty()) out += ",\"readouts\":[" + readouts_ + "]";
+  SplicedText text;
+  write_extras(text);
+  text.append_to(out);
 }
 
 }  // namespace weir::openai

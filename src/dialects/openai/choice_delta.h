@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dialects/openai/pieces_text.h"
 #include "dialects/openai/request.h"
 #include "msg/call.h"
 #include "msg/text_codec.h"
@@ -82,9 +83,11 @@ class ChoiceDelta {
   // The members of a chat's `delta`, and of a `message`, without braces.
   void write_delta(std::string& out, CallForm form) const;
   void write_message(std::string& out, CallForm form) const;
-  // `"logprobs":…`: null where there are none.
+  // `"logprobs":…`: null where there are none. Lists are spliced: the ChoiceDelta stays as it is until they are taken.
+  void write_logprobs(SplicedText& out, Kind kind) const;
   void write_logprobs(std::string& out, Kind kind) const;
-  // `,"token_ids":[…]` and `,"readouts":[…]`, where there are any.
+  // `,"token_ids":[…]` and `,"readouts":[…]`, where there are any. The latter are spliced.
+  void write_extras(SplicedText& out) const;
   void write_extras(std::string& out) const;
 
  private:
@@ -124,6 +127,8 @@ void write_logprob(std::string& out, float logprob);
 void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, const msg::TokenDetails& details,
                           uint32_t alternatives);
 void write_ids(std::string& out, const std::vector<uint32_t>& ids);
+// `opening`, which ends with a bracket, the elements, spliced, and `]`.
+void write_list(SplicedText& out, std::string_view opening, std::string_view elements);
 
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;

@@ -1,70 +1,74 @@
 // The JSON of an answer in one piece, written choice by choice while the peer takes it: a hundred choices, with the log
-// probabilities of all their tokens, would hold up the shard if they were written at once.
+// probabilities of all their tokens, would hold up the shard if they were written at once. So would one long choice,
+// whose lists of log probabilities are given out where they lie.
 #include "dialects/openai/answer.h"
+#include "dialects/openai/pieces_text.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::openai {
 
-class Answer::WholeText final : public wire::TextSource {
+class Answer::WholeText {
  public:
   WholeText(Answer& answer, std::vector<const Choice*> chosen)
       : answer_(answer),
         chosen_(std::move(chosen)),
         head_(answer.make_head(answer.kind_ == Kind::kChat ? "chat.completion" : "text_completion")) {}
 
-  bool write(std::string& out, size_t target) override {
-    if (next_ == 0) out += "{" + head_ + ",\"choices\":[";
-    for (; next_ < chosen_.size() && out.size() < target; ++next_) {
-      if (next_ > 0) out += ',';
-      write_choice(*chosen_[next_], out);
-    }
-    if (next_ < chosen_.size()) return true;
-    write_rest(out);
-    return false;
+  // The choices, and what follows them.
+  size_t pieces() const { return chosen_.size() + 1; }
+  void write(size_t piece, SplicedText& out) const {
+    if (piece == 0) out.own += "{" + head_ + ",\"choices\":[";
+    if (piece == chosen_.size()) return write_rest(out);
+    if (piece > 0) out.own += ',';
+    write_choice(piece, out);
   }
-  uint64_t held() const override { return answer_.held_for_answer(); }
 
  private:
-  void write_choice(const Choice& choice, std::string& out) const {
-    out += "{\"index\":" + std::to_string(next_);
+  void write_choice(size_t index, SplicedText& out) const {
+    const Choice& choice = *chosen_[index];
+    out.own += "{\"index\":" + std::to_string(index);
     if (answer_.kind_ == Kind::kChat) {
-      out += ",\"message\":{";
-      choice.delta.write_message(out, choice.end.form);
-      out += '}';
+      out.own += ",\"message\":{";
+      choice.delta.write_message(out.own, choice.end.form);
+      out.own += '}';
     } else {
-      out += ",\"text\":";
-      marshal::write_string(out, choice.delta.text);
+      out.own += ",\"text\":";
+      marshal::write_string(out.own, choice.delta.text);
     }
-    out += ',';
+    out.own += ',';
     choice.delta.write_logprobs(out, answer_.kind_);
-    out += ',';
-    write_end(out, choice.end);
+    out.own += ',';
+    write_end(out.own, choice.end);
     if (answer_.kind_ == Kind::kCompletion) write_prompt(choice, out);
     choice.delta.write_extras(out);
-    out += '}';
+    out.own += '}';
   }
-  void write_rest(std::string& out) const {
-    out += "],";
-    write_usage(out, answer_.usage());
+  void write_rest(SplicedText& out) const {
+    out.own += "],";
+    write_usage(out.own, answer_.usage());
     // A chat has one prompt, which is written once for all choices.
     if (answer_.kind_ == Kind::kChat) write_prompt(answer_.choices_.front(), out);
-    out += ",\"system_fingerprint\":";
-    marshal::write_string(out, "weir-" + answer_.state_.options.server_version);
-    out += '}';
+    out.own += ",\"system_fingerprint\":";
+    marshal::write_string(out.own, "weir-" + answer_.state_.options.server_version);
+    out.own += '}';
   }
-  void write_prompt(const Choice& choice, std::string& out) const {
-    if (answer_.request_.prompt_logprobs) ((out += ",\"prompt_logprobs\":[") += choice.prompt_logprobs) += ']';
-    if (answer_.request_.token_ids) (out += ",\"prompt_token_ids\":") += choice.prompt_ids;
+  void write_prompt(const Choice& choice, SplicedText& out) const {
+    if (answer_.request_.prompt_logprobs) write_list(out, ",\"prompt_logprobs\":[", choice.prompt_logprobs);
+    if (!answer_.request_.token_ids) return;
+    out.own += ",\"prompt_token_ids\":";
+    out.splice(choice.prompt_ids);
   }
 
   Answer& answer_;
-  const std::vector<const Choice*> chosen_;
-  const std::string head_;
-  size_t next_ = 0;
+  std::vector<const Choice*> chosen_;
+  std::string head_;
 };
 
 std::unique_ptr<wire::TextSource> Answer::whole_text(std::vector<const Choice*> chosen) {
-  return std::make_unique<WholeText>(*this, std::move(chosen));
+  WholeText text(*this, std::move(chosen));
+  const size_t pieces = text.pieces();
+  return std::make_unique<PiecesText>(
+      pieces, [text = std::move(text)](size_t piece, SplicedText& out) { text.write(piece, out); });
 }
 
 }  // namespace weir::openai

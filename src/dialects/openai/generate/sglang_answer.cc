@@ -115,10 +115,10 @@ class SglangAnswer final : public Answer {
   void over() override {
     over_ = true;
     if (request_.stream) return flush();
-    finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, std::string& out) {
-      if (several()) out += i > 0 ? ',' : '[';
+    finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
+      if (several()) out.own += i > 0 ? ',' : '[';
       write_answer(choices_[i], out);
-      if (several() && i + 1 == choices_.size()) out += ']';
+      if (several() && i + 1 == choices_.size()) out.own += ']';
     }));
   }
   void failed(const base::Status& status) override {
@@ -138,10 +138,14 @@ class SglangAnswer final : public Answer {
       Kept& all = kept(choice);
       if (!all.due || (choice.end.why == End::Why::kNone && !much_is_new(choice))) continue;
       if (exchange_.responding() && !exchange_.has_room()) return;
-      std::string frame = "data: ";
-      write_answer(choice, frame);
+      SplicedText event;
+      event.own = "data: ";
+      write_answer(choice, event);
+      event.own += "\n\n";
       all.due = false, all.told = size_of(choice);
-      stream_.send(std::move(frame += "\n\n"));
+      std::string frame;
+      event.append_to(frame);
+      stream_.send(std::move(frame));
     }
     if (over_) finish();
   }
@@ -157,7 +161,8 @@ class SglangAnswer final : public Answer {
     stream_.end("data: [DONE]\n\n");
   }
 
-  void write_answer(const Choice& choice, std::string& out) {
+  void write_answer(const Choice& choice, SplicedText& text) {
+    std::string& out = text.own;
     out.reserve(out.size() + choice.delta.weight() + choice.delta.text.size() / 4 + 512);
     out += "{\"text\":";
     marshal::write_string(out, choice.delta.text);
@@ -169,7 +174,7 @@ class SglangAnswer final : public Answer {
     out += ",\"prompt_tokens\":" + std::to_string(choice.prompt_tokens);
     out += ",\"completion_tokens\":" + std::to_string(choice.completion_tokens);
     out += ",\"cached_tokens\":" + std::to_string(choice.cached_tokens);
-    write_logprobs(kept(choice), out);
+    write_logprobs(kept(choice), text);
     if (choice.end.why != End::Why::kNone) {
       out += ",\"e2e_latency\":";
       marshal::write_number(out, std::chrono::duration<double>(exchange_.record().took(exchange_.now())).count());
@@ -202,19 +207,16 @@ class SglangAnswer final : public Answer {
     }
   }
 
-  void write_logprobs(const Kept& all, std::string& out) const {
+  void write_logprobs(const Kept& all, SplicedText& out) const {
     if (!request_.logprobs) return;
-    write_list(out, "input_token_logprobs", all.input.own);
-    write_list(out, "output_token_logprobs", all.output.own);
+    write_list(out, ",\"input_token_logprobs\":[", elements_of(all.input.own));
+    write_list(out, ",\"output_token_logprobs\":[", elements_of(all.output.own));
     if (*request_.logprobs == 0) return;
-    write_list(out, "input_top_logprobs", all.input.top);
-    write_list(out, "output_top_logprobs", all.output.top);
+    write_list(out, ",\"input_top_logprobs\":[", elements_of(all.input.top));
+    write_list(out, ",\"output_top_logprobs\":[", elements_of(all.output.top));
   }
-  static void write_list(std::string& out, std::string_view name, std::string_view elements) {
-    ((out += ",\"") += name) += "\":[";
-    if (!elements.empty()) out += elements.substr(1);
-    out += ']';
-  }
+  // Without the first comma.
+  static std::string_view elements_of(std::string_view list) { return list.substr(std::min<size_t>(list.size(), 1)); }
 
   const std::string own_id_;
   std::vector<Kept> kept_;  // by choice

@@ -156,17 +156,18 @@ class TgiAnswer final : public Answer {
     if (!request_.native.details) by_chance.resize(1);
     const size_t count = by_chance.size();
     finish_text(std::make_unique<PiecesText>(
-        count, [this, all = std::move(by_chance)](size_t i, std::string& out) { write_piece(all, i, out); }));
+        count, [this, all = std::move(by_chance)](size_t i, SplicedText& out) { write_piece(all, i, out); }));
   }
   // The likeliest, and the others in its details.
-  void write_piece(const std::vector<const Choice*>& all, size_t i, std::string& out) {
+  void write_piece(const std::vector<const Choice*>& all, size_t i, SplicedText& text) {
+    std::string& out = text.own;
     if (i == 0 && request_.native.list) out += '[';
     if (i > 0) out += i == 1 ? ",\"best_of_sequences\":[" : ",";
     out += '{';
     write_text(*all[i], out);
     if (request_.native.details) {
       out += i == 0 ? ",\"details\":{" : ",";
-      write_details(*all[i], out);
+      write_details(*all[i], text);
     }
     if (i > 0) out += '}';
     if (i + 1 < all.size()) return;
@@ -188,12 +189,12 @@ class TgiAnswer final : public Answer {
     out += "\"generated_text\":";
     marshal::write_string(out, text_of(choice));
   }
-  void write_details(const Choice& choice, std::string& out) {
+  void write_details(const Choice& choice, SplicedText& out) {
     const Kept& all = kept(choice);
-    write_end(choice, out);
-    write_list(out, "prefill", all.prefill);
-    write_list(out, "tokens", all.tokens);
-    if (!all.top.empty()) write_list(out, "top_tokens", all.top);
+    write_end(choice, out.own);
+    write_list(out, ",\"prefill\":[", elements_of(all.prefill));
+    write_list(out, ",\"tokens\":[", elements_of(all.tokens));
+    if (!all.top.empty()) write_list(out, ",\"top_tokens\":[", elements_of(all.top));
   }
   void write_end(const Choice& choice, std::string& out) const {
     const bool length = choice.end.why == End::Why::kLength;
@@ -203,11 +204,8 @@ class TgiAnswer final : public Answer {
     out += ",\"generated_tokens\":" + std::to_string(choice.completion_tokens) + ",\"seed\":";
     out += request_.params.seed ? std::to_string(*request_.params.seed) : "null";
   }
-  static void write_list(std::string& out, std::string_view name, std::string_view elements) {
-    ((out += ",\"") += name) += "\":[";
-    if (!elements.empty()) out += elements.substr(1);
-    out += ']';
-  }
+  // Without the first comma.
+  static std::string_view elements_of(std::string_view list) { return list.substr(std::min<size_t>(list.size(), 1)); }
 
   std::vector<Kept> kept_;  // by choice
   std::vector<uint32_t> end_ids_;
