@@ -98,5 +98,12 @@ TEST_F(LongChoices, OfSglangAndTgiAreWrittenInPieces) {
   EXPECT_EQ(json(y)["details"]["top_tokens"].size(), size_t(kTokens));
 }
 
+TEST_F(LongChoices, OfLlamaCppAreWrittenInPieces) {
+  auto x = ask("/completion", {{"prompt", "ab"}, {"n_probs", 20}, {"n_predict", kTokens}});
+  expect_pieces(x);
+  EXPECT_EQ(json(x)["content"], std::string(kTokens, 'c'));
+  EXPECT_EQ(json(x)["completion_probabilities"].size(), size_t(kTokens));
+}
+
 }  // namespace
 }  // namespace weir::openai

@@ -15,6 +15,7 @@
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/event_stream.h"
 #include "dialects/openai/llama_cpp/llama_cpp.h"
+#include "dialects/openai/pieces_text.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
 
@@ -69,7 +70,8 @@ class LlamaAnswer final : public Answer {
     if (request_.stream) stream_.start();
   }
 
-  void on_drain(Exchange&) override {
+  void on_drain(Exchange& exchange) override {
+    Answer::on_drain(exchange);
     for (Choice& choice : choices_) choice.call.repay();
   }
   void on_close(Exchange&, bool) override {
@@ -115,19 +117,19 @@ class LlamaAnswer final : public Answer {
     if (!choice.delta.empty() || !kept(choice).probabilities.empty()) send_piece(choice);
     if (!last_.empty()) stream_.send(std::exchange(last_, {}));
     last_ = "data: ";
-    write_answer(choice, last_);
+    SplicedText event;
+    write_answer(choice, event);
+    event.append_to(last_);
     last_ += "\n\n";
   }
   void over() override {
     if (request_.stream) return stream_.end(std::move(last_));
-    if (!charge_written()) return failed(wire::no_room_for_answer());
-    const bool list = choices_.size() > 1;
-    std::string out = list ? "[" : "";
-    for (Choice& choice : choices_) {
-      if (choice.index() > 0) out += ',';
-      write_answer(choice, out);
-    }
-    finish_written(list ? std::move(out += ']') : std::move(out));
+    finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
+      const bool list = choices_.size() > 1;
+      if (list) out.own += i > 0 ? ',' : '[';
+      write_answer(choices_[i], out);
+      if (list && i + 1 == choices_.size()) out.own += ']';
+    }));
   }
   void failed(const base::Status& status) override {
     stream_.stop();
@@ -151,8 +153,9 @@ class LlamaAnswer final : public Answer {
   }
 
   // A stream's is without what its events have had.
-  void write_answer(Choice& choice, std::string& out) {
-    Kept& all = kept(choice);
+  void write_answer(const Choice& choice, SplicedText& text) {
+    std::string& out = text.own;
+    const Kept& all = kept(choice);
     Fields fields(request_.native.fields, out);
     fields.add("index", choice.index());
     fields.text("content", choice.delta.text);
@@ -168,8 +171,8 @@ class LlamaAnswer final : public Answer {
     write_end_of(choice, fields);
     fields.add("tokens_cached", uint64_t(choice.prompt_tokens) + choice.completion_tokens);
     fields.group("timings", timings(choice));
-    if (request_.logprobs && !request_.stream)
-      fields.add("completion_probabilities", '[' + std::exchange(all.probabilities, {}) + ']');
+    if (request_.logprobs && !request_.stream && fields.begin("completion_probabilities"))
+      write_list(text, "[", all.probabilities);
     fields.end();
   }
 
@@ -182,11 +185,12 @@ class LlamaAnswer final : public Answer {
     fields.add("stopping_word", word ? std::string_view(choice.end.stop_reason) : "\"\"");
   }
 
-  // A short request may have many choices of a long prompt: where there is no room for all of them, it is not
-  // repeated.
+  // A short request may have many choices of a long prompt: where there is no room for it, it is not repeated. A stream
+  // sends all of them; of an answer in pieces one is held at a time.
   std::string_view prompt_of(const Choice& choice) {
     const std::string_view text = request_.prompts[choice.index() / request_.candidates()].text;
-    return charge_bytes(prompts_charged_, prompts_charged_ + text.size()) ? text : std::string_view();
+    const uint64_t held = (request_.stream ? prompts_charged_ : 0) + text.size();
+    return charge_bytes(prompts_charged_, held) ? text : std::string_view();
   }
 
   // The prompt's part is that which was not cached; it lasts until the first token.
