@@ -173,6 +173,36 @@ TEST_F(Sglang, TheEventsOfALongAnswerAreNotManyTimesAsLong) {
   EXPECT_LT(x->sent.size(), 15 * last.dump().size());
 }
 
+TEST_F(Sglang, TheEventsOfALongAnswerComeEachSecondAndBeforeAFailure) {
+  auto x = ask({{"text", "ab"},
+                {"stream", true},
+                {"return_logprob", true},
+                {"top_logprobs_num", 20},
+                {"return_text_in_logprobs", true},
+                {"sampling_params", {{"max_new_tokens", 180}}}});
+  std::vector<msg::TokenLogprob> top;
+  for (uint32_t id = 'a'; id < 'a' + 20; ++id) top.push_back({id, -1.25F});
+  size_t said = 0;
+  const auto new_events = [&] {  // with one more token
+    const size_t before = events(x).size();
+    scripted().token('c', likely(-1, top));
+    turn();
+    ++said;
+    return events(x).size() - before;
+  };
+  while (said < 100) (void)new_events();
+  while (new_events() > 0) ASSERT_LT(said, 110u) << "none is held back";
+  env.advance(std::chrono::seconds(1));
+  EXPECT_EQ(new_events(), 1u);
+  EXPECT_EQ(events(x).back()["text"], std::string(said, 'c'));
+  EXPECT_EQ(new_events(), 0u);
+  scripted().fail(base::Code::kInternal, "broken");
+  turn();
+  const auto all = events(x);
+  EXPECT_TRUE(all[all.size() - 2].contains("error"));
+  EXPECT_EQ(all[all.size() - 3]["text"], std::string(said, 'c'));
+}
+
 // Written at once a hundred choices would hold up the shard.
 TEST_F(Sglang, ManyLongChoicesAreWrittenWhileThePeerTakesThem) {
   std::vector<msg::TokenLogprob> top;

@@ -7,7 +7,7 @@
 // Several texts, or n > 1, have a list of these. A stream's events have all of an answer so far, with "index" where
 // there are several; the last is [DONE]. Because each event replaces the one before it, a peer that reads slowly gets
 // fewer of them: at most one answer waits beyond what the connection holds. So does one whose answer is long: events
-// for each token of it would have a thousand times its bytes.
+// for each token of it would have a thousand times its bytes. It gets one each second all the same.
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/event_stream.h"
 #include "dialects/openai/generate/generate.h"
@@ -21,9 +21,10 @@ namespace {
 
 using wire::Exchange;
 
-// Behind an event of so many bytes the next one comes when there is an eighth more to tell, or the end: all events
-// together have no more than ten times the bytes of a long answer.
+// Behind an event of so many bytes the next one comes when there is an eighth more to tell, or the end, which together
+// have no more than ten times the bytes of a long answer; or with the first token that comes kLongSilence later.
 constexpr uint64_t kLongEvent = 16 << 10;
+constexpr base::Duration kLongSilence = std::chrono::seconds(1);
 
 class SglangAnswer final : public Answer {
  public:
@@ -52,7 +53,8 @@ class SglangAnswer final : public Answer {
     uint32_t last_id = 0;
     uint64_t charged = 0;
     uint64_t told = 0;  // size_of() at the last event
-    bool due = false;   // the peer has not been told of all
+    base::Time told_at{};
+    bool due = false;  // the peer has not been told of all
     size_t size() const { return input.own.size() + input.top.size() + output.own.size() + output.top.size(); }
   };
 
@@ -125,6 +127,9 @@ class SglangAnswer final : public Answer {
     stream_.stop();
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
+    const bool full = status.code == base::Code::kResourceExhausted;  // of memory, it may be
+    for (const Choice& choice : choices_)
+      if (kept(choice).due && !full && exchange_.has_room()) send_event(choice);
     stream_.send("data: " + error_json(refuse(status)) + "\n\n");
     finish();
   }
@@ -138,22 +143,27 @@ class SglangAnswer final : public Answer {
       Kept& all = kept(choice);
       if (!all.due || (choice.end.why == End::Why::kNone && !much_is_new(choice))) continue;
       if (exchange_.responding() && !exchange_.has_room()) return;
-      SplicedText event;
-      event.own = "data: ";
-      write_answer(choice, event);
-      event.own += "\n\n";
-      all.due = false, all.told = size_of(choice);
-      std::string frame;
-      event.append_to(frame);
-      stream_.send(std::move(frame));
+      send_event(choice);
     }
     if (over_) finish();
+  }
+  void send_event(const Choice& choice) {
+    SplicedText event;
+    event.own = "data: ";
+    write_answer(choice, event);
+    event.own += "\n\n";
+    std::string frame;
+    event.append_to(frame);
+    Kept& all = kept(choice);
+    all.due = false, all.told = size_of(choice), all.told_at = state_.bus.env().now();
+    stream_.send(std::move(frame));
   }
   // About as long as an event of it.
   uint64_t size_of(const Choice& choice) { return kept(choice).size() + choice.delta.weight(); }
   bool much_is_new(const Choice& choice) {
-    const uint64_t told = kept(choice).told;
-    return told < kLongEvent || size_of(choice) > told + told / 8;
+    const Kept& all = kept(choice);
+    return all.told < kLongEvent || size_of(choice) > all.told + all.told / 8 ||
+           state_.bus.env().now() >= all.told_at + kLongSilence;
   }
 
   void finish() {
