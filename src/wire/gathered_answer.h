@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "base/stepped_charge.h"
 
@@ -23,6 +24,8 @@ class GatheredAnswer {
   }
   // Before all parts are written into one text, which is about as long as they are. False: there is no room.
   bool charge_text() { return charge_.take(charge_.used()); }
+  // A part of which `counted` bytes are charged is gone.
+  void drop(uint64_t& counted) { charge_.give(std::exchange(counted, 0)); }
   // The parts are gone, and the text belongs to the Exchange, which charges it.
   void release() { charge_.give(charge_.used()); }
   uint64_t used() const { return charge_.used(); }

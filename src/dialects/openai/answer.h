@@ -119,8 +119,8 @@ class Answer : public wire::ExchangeListener {
   bool charge_written();
   // Answers with the JSON; the charge ends.
   void finish_written(std::string json);
-  // Answers with what is written of the choices while the peer takes it: nothing is charged but what is gathered, until
-  // the end. For what may be long; charge_written() is not called.
+  // Answers with what is written of the choices while the peer takes it. Until the end what is gathered stays charged,
+  // and beside it what is written and not taken. For what may be long; charge_written() need not be called.
   void finish_text(std::unique_ptr<wire::TextSource> text);
 
   OpenAiState& state_;
@@ -131,6 +131,7 @@ class Answer : public wire::ExchangeListener {
   std::shared_ptr<const msg::TextSpec> spec_;
   TokenForm form_;
   std::string model_;  // as the answer calls it
+  wire::GatheredAnswer gathered_;
 
  private:
   class WholeText;
@@ -142,7 +143,6 @@ class Answer : public wire::ExchangeListener {
 
   std::string id_;
   int64_t created_ = 0;
-  wire::GatheredAnswer gathered_;
   wire::PiecewiseAnswer whole_{exchange_};
   size_t open_ = 0;
   bool counted_ = false;

@@ -85,7 +85,7 @@ class Streamed final : public Answer {
     kept_bytes_ += choice.delta.weight();
     kept_[choice.index()].append(choice.delta);
     if (!chats::are_kept(state_, request_, kept_bytes_) || !charge_bytes(kept_charged_, kept_bytes_))
-      request_.store = false, kept_.clear();
+      request_.store = false, kept_.clear(), gathered_.drop(kept_charged_);
   }
   void keep_whole() {
     if (kept_.empty() || !charge_written()) return;

@@ -24,9 +24,9 @@ class Whole final : public Answer {
 
   void over() override {
     auto text = whole_text(chosen());
-    if (kind_ != Kind::kChat || !chats::are_kept(state_, request_, held_for_answer()))
+    // Where there is no room for a copy it is not stored.
+    if (kind_ != Kind::kChat || !chats::are_kept(state_, request_, held_for_answer()) || !charge_written())
       return finish_text(std::move(text));
-    if (!charge_written()) return failed(wire::no_room_for_answer());
     std::string json;
     (void)text->write(json, SIZE_MAX);
     keep_chat(json);

@@ -1,5 +1,6 @@
 // A whole answer is charged while it grows: log-probabilities are many times the text.
 #include "bench.h"
+#include "dialects/openai/responses/responses.h"
 #include "support/counted_slabs.h"
 #include "wire/codec.h"
 
@@ -26,7 +27,10 @@ class OpenaiMemory : public OpenaiBench {
     wire::CodecEnv env;
     std::unique_ptr<wire::Codec> h1 = wire::make_h1(env, wire, peer);
   };
-  OpenaiMemory() { openai = std::make_unique<Openai>(bus, router, load, options); }
+  OpenaiMemory() {
+    options.stored = &stored;
+    openai = std::make_unique<Openai>(bus, router, load, options);
+  }
   // A token with its 20 best, from the model to the first choice.
   void emit(int tokens) {
     std::vector<msg::TokenLogprob> top;
@@ -39,6 +43,7 @@ class OpenaiMemory : public OpenaiBench {
   static constexpr const char* kAsk =
       R"({"model":"m","messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":20})";
   support::CountedSlabs slabs{1 << 20};
+  responses::StoredResponses stored{std::chrono::minutes(10), 1 << 20};
 };
 
 TEST_F(OpenaiMemory, LogProbabilitiesAreChargedUntilTheAnswerIsOut) {
@@ -65,6 +70,42 @@ TEST_F(OpenaiMemory, WithoutRoomTheAnswerIs503AndTheModelIsToldToStop) {
   EXPECT_EQ(out.substr(0, 12), "HTTP/1.1 503");
   EXPECT_NE(out.find("there is no memory for the answer"), out.npos);
   EXPECT_EQ(slabs.memory.held(), (1u << 20) - 40'000);
+  c.h1->closed();
+}
+
+TEST_F(OpenaiMemory, AStreamThatCannotBeStoredGoesOnWithoutItsCopy) {
+  Client c(router, slabs);
+  c.ask(R"({"store":true,"stream":true,)" + std::string(kAsk + 1));
+  turn();
+  emit(50);
+  (void)c.answer();
+  EXPECT_GE(slabs.memory.held(MemoryKind::kAnswers), 40'000u) << "the copy";
+  const uint64_t rest = (1 << 20) - slabs.memory.held();
+  slabs.memory.add(MemoryKind::kSlabs, rest);
+  emit(50);
+  (void)c.answer();
+  EXPECT_EQ(slabs.memory.held(MemoryKind::kAnswers), 0u);
+  scripted().end();
+  turn();
+  EXPECT_NE(c.answer().find("[DONE]"), std::string::npos);
+  EXPECT_EQ(stored.size(), 0u);
+  c.h1->closed();
+}
+
+TEST_F(OpenaiMemory, AnAnswerForWhoseCopyThereIsNoRoomIsNotStored) {
+  support::CountedSlabs some{5 << 20};
+  Client c(router, some);
+  c.ask(R"({"store":true,)" + std::string(kAsk + 1));
+  turn();
+  emit(3500);
+  ASSERT_GE(some.memory.held(MemoryKind::kAnswers), uint64_t(5 << 20) / 2) << "no room for as much again";
+  scripted().end();
+  turn();
+  const std::string out = c.answer();
+  EXPECT_EQ(out.substr(0, 12), "HTTP/1.1 200");
+  EXPECT_TRUE(out.ends_with("\r\n0\r\n\r\n"));
+  EXPECT_EQ(stored.size(), 0u);
+  EXPECT_EQ(some.memory.held(), 0u);
   c.h1->closed();
 }
 
