@@ -22,18 +22,18 @@ class CallTrace {
   void add_answer(const std::vector<msg::Tensor>& tensors) {
     if (has_tensors()) traced_->tensors.add("TENSOR_BACKEND_OUTPUT", tensors);
   }
-  // It is over; it may have been refused before it began.
+  // It is over; it may have been refused before it began. Only the first time counts.
   void end(Traces& traces, const std::string& model, const msg::Call& call, std::string_view protocol,
            base::Code code) {
     begin(traces, model, call);
-    if (traced_) traces.finished(*traced_, model, call, protocol, code);
+    if (const auto traced = std::exchange(traced_, nullptr)) traces.finished(*traced, model, call, protocol, code);
   }
 
  private:
   bool has_tensors() const { return traced_ && (traced_->levels & Traced::kTensors) != 0; }
 
   bool counted_ = false;
-  std::unique_ptr<Traced> traced_;  // null: it is not traced
+  std::unique_ptr<Traced> traced_;  // null: it is not traced, or has ended
 };
 
 }  // namespace weir::oip

@@ -107,7 +107,8 @@ class Stream final : public wire::RpcListener {
   }
   void on_close(wire::Rpc&) override {
     closed_ = true;
-    requests_.clear();  // abandons what runs
+    for (auto& request : requests_) request.leave();
+    requests_.clear();
   }
 
   void send(StreamedInfer& request, std::vector<base::Bytes> pieces) {

@@ -73,8 +73,12 @@ Status Inference::submit(Strings strings) {
   return lend();
 }
 
-void Inference::leave() {
+// A Call that runs is traced once it is abandoned: then Traces leaves out the times that its Inbox may still write. It
+// lives until its last Event is drained.
+void Inference::leave(base::Code code) {
+  const msg::Call* lent = call_.running() ? &call() : nullptr;
   call_.abandon();
+  if (lent) trace_.end(state_.traces, served_->spec.name, *lent, protocol_, code);
   work_.abandon();
   waiting_.clear();
   last_.reset();
@@ -229,7 +233,7 @@ void Inference::wrote(Status status, std::unique_ptr<bus::OffloadTask> task) {
   }
   if (status.ok()) status = write_on();
   if (!status.ok()) {
-    leave();
+    leave(status.code);
     return end(status);
   }
   if (work_.running() || !last_) return;

@@ -47,8 +47,8 @@ class Inference : public msg::Sink, bus::OffloadListener {
   // here) and submits; at once, or when a worker has copied those inputs or checked long BYTES. On failure the Call is
   // gone; answered() and ended() are not called.
   base::Status start();
-  // The client has gone: no virtual function is called any more.
-  void leave();
+  // The client has gone: no virtual function is called any more. `code`: the request's end in its trace.
+  void leave(base::Code code = base::Code::kCancelled);
   // The client has read what was waiting for it.
   void drained() { call_.repay(); }
 

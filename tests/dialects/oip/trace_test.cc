@@ -107,6 +107,32 @@ TEST(OipTrace, AFileHasWhatTritonsToolsRead) {
   EXPECT_EQ(names.back(), "HTTP_SEND_END");
 }
 
+TEST(OipTrace, ARequestWhoseClientLeavesIsWritten) {
+  TracePath place;
+  base::Metrics metrics;
+  {
+    OipBench bench;
+    bench.traces.write_to(TraceFile::open(place.path, 1 << 20, metrics).value());
+    ASSERT_TRUE(
+        bench.traces.begin_with({{"trace_level", {"TIMESTAMPS"}}, {"trace_rate", {"1"}}, {"trace_count", {"2"}}}).ok());
+    auto unary =
+        bench.open_rest("POST", "/v2/models/add/infer",
+                        R"({"id":"one","inputs":[{"name":"a","datatype":"INT32","shape":[1,2],"data":[1,2]}]})");
+    auto stream = bench.open_grpc("ModelStreamInfer");
+    bench.wire.data(*stream, support::grpc_frame(add_request(1, 2, "two").SerializeAsString()));
+    bench.turn();
+    ASSERT_EQ(bench.inbox("add").held.size(), 2u);
+    unary.reset();
+    stream.reset();
+    bench.traces.write_to(nullptr);
+  }
+  const json traces = json::parse(place.text());
+  ASSERT_EQ(traces.size(), 4u);
+  EXPECT_EQ(traces.at(0).at("request_id"), "one");
+  EXPECT_EQ(traces.at(2).at("request_id"), "two");
+  for (const auto& time : traces.at(1).at("timestamps")) EXPECT_NE(time.at("name"), "QUEUE_START");
+}
+
 TEST(OipTrace, AFileThatIsFullIsAWholeOne) {
   TracePath place;
   base::Metrics metrics;
