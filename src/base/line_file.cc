@@ -67,7 +67,8 @@ struct LineFile::Parts {
 
   // Used by the writer's thread alone: what has still to be said in the file and in the server's log.
   uint64_t unsaid = 0;  // lines lost since the last one that was written
-  bool torn = false;    // the file does not end with a whole line
+  std::string mend;     // where the file does not end with a whole line: what the next write begins with
+  bool begun = false;   // something was written
   bool failing = false;
   uint64_t failed = 0;  // lines lost since it fails
 
@@ -92,6 +93,7 @@ void LineFile::Parts::run() {
     count_lost(std::exchange(dropped, 0));
     bool again = std::exchange(reopen, false), last = stopping;
     lock.unlock();
+    if (last && names.form == Form::kElements) lines += "]\n";
     if (!lines.empty()) write(lines);
     if (again) reopen_file();
     if (!last) continue;
@@ -105,17 +107,25 @@ void LineFile::Parts::count_lost(uint64_t lines) {
   if (failing) failed += lines;
 }
 
-// A line that was cut short is ended first, so that no other one is lost with it.
+// A line that was cut short is ended first, so that no other one is lost with it; an element is continued, and is not
+// lost.
 void LineFile::Parts::write(std::string& lines) {
-  std::string text = torn ? "\n" : "";
-  if (unsaid > 0) text += "{\"dropped\":" + std::to_string(unsaid) + "}\n";
+  std::string text = mend;
+  if (unsaid > 0) text += names.note + std::to_string(unsaid) + "}\n";
   size_t note = text.size();
   text += lines;
-  size_t done = write_all(fd, text);
+  const bool elements = names.form == Form::kElements;
+  const size_t skipped = elements && !begun && text.front() == ',';
+  size_t done = skipped + write_all(fd, std::string_view(text).substr(skipped));
   int error = errno;
-  if (done >= note) unsaid = 0;
-  if (done > 0) torn = text[done - 1] != '\n';
-  auto rest = std::string_view(text).substr(std::max(done, note));
+  if (done > skipped) {
+    begun = true;
+    const bool whole = text[done - 1] == '\n';
+    mend = whole ? "" : elements ? text.substr(done, text.find('\n', done) + 1 - done) : "\n";
+  }
+  const size_t kept = done + (elements ? mend.size() : 0);
+  if (kept >= note) unsaid = 0;
+  auto rest = std::string_view(text).substr(std::max(kept, note));
   lines.clear();
   if (done == text.size()) return can_write();
   cannot_write(error, uint64_t(std::count(rest.begin(), rest.end(), '\n')));
@@ -178,15 +188,16 @@ void LineFile::reopen() {
   parts_->changed.notify_one();
 }
 
-void LineFile::put(std::string_view lines, uint64_t count) {
+bool LineFile::put(std::string_view lines, uint64_t count) {
   std::lock_guard lock(parts_->mutex);
   if (parts_->waiting.size() + lines.size() > kMostWaiting) {
     parts_->dropped += count;
     parts_->dropped_counter->add(count);
-    return;
+    return false;
   }
   if (parts_->waiting.empty()) parts_->changed.notify_one();
   parts_->waiting += lines;
+  return true;
 }
 
 }  // namespace weir::base

@@ -38,7 +38,7 @@ void add_times(std::string& out, const FinishedTrace& trace) {
   const base::Time now = base::steady_now();
   add_time(out, grpc ? "GRPC_SEND_START" : "HTTP_SEND_START", now);
   add_time(out, grpc ? "GRPC_SEND_END" : "HTTP_SEND_END", now);
-  out += "]}\n";
+  out += "]}";
 }
 
 void add_tensor(std::string& out, uint64_t id, const TracedTensor& tensor) {
@@ -48,54 +48,51 @@ void add_tensor(std::string& out, uint64_t id, const TracedTensor& tensor) {
   marshal::write_string(out, tensor.data);
   ((out += ",\"shape\":\"" + tensor.shape + "\",\"dtype\":\"") += tensor.dtype) += '"';
   if (!tensor.whole.empty()) out += ",\"whole\":\"" + tensor.whole + '"';
-  out += "}}\n";
+  out += "}}";
 }
 
 }  // namespace
 
-std::string trace_elements(const FinishedTrace& trace, uint64_t& lines) {
+std::string trace_elements(const FinishedTrace& trace) {
   std::string out = ",{\"id\":" + std::to_string(trace.id) + ",\"model_name\":";
   marshal::write_string(out, trace.model);
   (out += ",\"model_version\":") += trace.version.empty() ? "-1" : trace.version;
   out += ",\"request_id\":";
   marshal::write_string(out, trace.request_id);
-  out += "}\n";
-  lines = 1;
-  if (trace.times) add_times(out, trace), ++lines;
-  if (!trace.tensors) return out;
-  for (const auto& tensor : trace.tensors->all()) add_tensor(out, trace.id, tensor), ++lines;
-  return out;
+  out += '}';
+  if (trace.times) add_times(out, trace);
+  if (trace.tensors)
+    for (const auto& tensor : trace.tensors->all()) add_tensor(out, trace.id, tensor);
+  return out += '\n';
 }
 
 TraceFile::TraceFile(std::string where, uint64_t most, std::unique_ptr<base::LineFile> file)
-    : where_(std::move(where)), file_(std::move(file)), left_(most) {
-  file_->put("[\n", 1);
-}
-
-TraceFile::~TraceFile() { file_->put("]\n", 1); }
+    : where_(std::move(where)), file_(std::move(file)), left_(most) {}
 
 base::Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& where, uint64_t most,
                                                          base::Metrics& metrics) {
   const int fd = ::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
   if (fd < 0) return base::invalid("oip.trace_file: '" + where + "' cannot be opened: " + std::strerror(errno));
+  const bool begun = ::write(fd, "[\n", 2) == 2;
+  const int error = errno;
   ::close(fd);
-  auto file =
-      base::LineFile::open({"the trace file", "oip.trace_file", "weir_trace_file_dropped_total"}, where, 0600, metrics);
+  if (!begun) return base::invalid("oip.trace_file: '" + where + "' cannot be written: " + std::strerror(error));
+  const base::LineFile::Names names{"the trace file", "oip.trace_file", "weir_trace_file_dropped_total",
+                                    base::LineFile::Form::kElements, ",{\"id\":0,\"dropped\":"};
+  auto file = base::LineFile::open(names, where, 0600, metrics);
   if (!file) return std::move(file).error();
   return std::unique_ptr<TraceFile>(new TraceFile(where, most, std::move(*file)));
 }
 
 void TraceFile::put(const FinishedTrace& trace) {
-  uint64_t lines = 0;
-  const std::string text = trace_elements(trace, lines);
+  const std::string text = trace_elements(trace);
   std::lock_guard lock(mutex_);
   if (text.size() > left_) {
     if (!std::exchange(full_, true))
       base::log::warning("the trace file is full: no more is written", {{"file", where_}});
     return;
   }
-  left_ -= text.size();
-  file_->put(std::string_view(text).substr(std::exchange(empty_, false) ? 1 : 0), lines);
+  if (file_->put(text, 1)) left_ -= text.size();
 }
 
 }  // namespace weir::oip

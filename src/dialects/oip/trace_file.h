@@ -6,6 +6,8 @@
 //   tensor    =
 //   {"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name":"x","data":"1,2","shape":"1,2","dtype":"INT32"}}
 //               with "whole":"1,1000" behind the type where the tensor has more elements than `data`
+//   lost      = {"id":0,"dropped":3}     traces that could not be written, before the next one that was
+// The elements of a trace are one line: they are written together or not at all.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +31,13 @@ struct FinishedTrace {
   const msg::Timeline* times = nullptr;    // null: the level has no TIMESTAMPS
   const TracedTensors* tensors = nullptr;  // null: none
 };
-// Elements, each in a line of its own that begins with a comma; `lines` gets how many.
-std::string trace_elements(const FinishedTrace& trace, uint64_t& lines);
+// Its elements, in a line that begins with a comma.
+std::string trace_elements(const FinishedTrace& trace);
 
 class TraceFile {
  public:
   // Begins the file anew. Of more than `most` bytes nothing is written. Errors: INVALID_ARGUMENT.
   static base::Result<std::unique_ptr<TraceFile>> open(const std::string& where, uint64_t most, base::Metrics& metrics);
-  ~TraceFile();
   const std::string& where() const { return where_; }
   // Any thread.
   void put(const FinishedTrace& trace);
@@ -48,7 +49,7 @@ class TraceFile {
   const std::unique_ptr<base::LineFile> file_;
   std::mutex mutex_;  // over what follows, and the order of what is written
   uint64_t left_;
-  bool empty_ = true, full_ = false;
+  bool full_ = false;
 };
 
 }  // namespace weir::oip

@@ -1,6 +1,8 @@
 #include "dialects/oip/trace.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 #include "bench.h"
 #include "requests.h"
@@ -148,6 +151,41 @@ TEST(OipTrace, AFileThatIsFullIsAWholeOne) {
   EXPECT_GT(written, 1u);
   EXPECT_LT(written, 5u);
   EXPECT_FALSE(TraceFile::open("/nowhere/at/all", 200, metrics));
+}
+
+// A reader that stops for longer than the writer waits: a trace is cut short, and others are lost.
+TEST(OipTrace, AFileFromWhichTracesWereLostIsAWholeOne) {
+  TracePath place;
+  ASSERT_EQ(::mkfifo(place.path.c_str(), 0600), 0);
+  const int reader = ::open(place.path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  base::Metrics metrics;
+  TracedTensors large, none;  // more than a pipe holds
+  const auto text = base::Bytes::copy_of(std::string("\0\x10\0\0", 4) + std::string(4096, 'a'));
+  large.add("TENSOR_QUEUE_INPUT", std::vector<msg::Tensor>(32, {"t", msg::DType::kBytes, {1}, text}));
+  std::string got;
+  testing::internal::CaptureStderr();
+  auto file = TraceFile::open(place.path, 1 << 30, metrics).value();
+  for (uint64_t id : {1, 2, 3}) file->put({id, "m", "1", "r", "oip-rest", nullptr, &large});
+  while (metrics.text().find("weir_trace_file_dropped_total 2\n") == std::string::npos) std::this_thread::yield();
+  ::fcntl(reader, F_SETFL, 0);
+  std::thread reads([&] {
+    std::string buffer(1 << 16, 0);
+    for (ssize_t n; (n = ::read(reader, buffer.data(), buffer.size())) > 0;) got.append(buffer, 0, size_t(n));
+  });
+  file->put({4, "m", "1", "r", "oip-rest", nullptr, &none});
+  file.reset();
+  reads.join();
+  testing::internal::GetCapturedStderr();
+  ::close(reader);
+  json traces, lost;
+  for (const auto& element : json::parse(got))
+    if (element.contains("model_name"))
+      traces.push_back(element.at("id"));
+    else if (element.contains("dropped"))
+      lost.push_back(element);
+  EXPECT_EQ(traces, json({1, 4}));
+  EXPECT_EQ(lost, json::parse(R"([{"id":0,"dropped":2}])"));
 }
 
 }  // namespace
