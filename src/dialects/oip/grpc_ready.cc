@@ -41,7 +41,10 @@ class ModelReady final : public ControlCall {
     const auto number = state_.readiness->ask(probe, [&rpc](const std::string& why_not) {
       wire::guarded(rpc.exchange(), [&] { answer_ready(rpc, why_not.empty()); });
     });
-    if (!number) return answer_ready(rpc, false);
+    if (!number) {
+      if (const std::string* last = state_.readiness->last_answer(probe)) return answer_ready(rpc, last->empty());
+      return rpc.finish(base::failure(base::Code::kUnavailable, std::string(ModelReadiness::kTooManyAsk)));
+    }
     rpc.attach(std::make_unique<ReadyRpcWaiter>(*state_.readiness, *number));
   }
 

@@ -56,7 +56,16 @@ void ModelReadiness::forget(uint64_t number) {
 void ModelReadiness::answered(const msg::ReadinessProbe* probe, const std::string& why_not) {
   auto node = asked_.extract(probe);
   if (node.empty()) return;
+  const base::Time now = env_.now();
+  std::erase_if(said_, [now](const auto& said) { return now - said.second.when > kPatience; });
+  said_.insert_or_assign(probe, Said{node.mapped().probe, why_not, now});
   for (const uint64_t number : node.mapped().waiting) tell(number, why_not);
+}
+
+const std::string* ModelReadiness::last_answer(const std::shared_ptr<msg::ReadinessProbe>& probe) const {
+  const auto said = said_.find(probe.get());
+  if (said == said_.end() || said->second.probe.lock() != probe) return nullptr;
+  return env_.now() - said->second.when > kPatience ? nullptr : &said->second.why_not;
 }
 
 // The one that is told may ask again.

@@ -2,7 +2,8 @@
 // shard, on its thread.
 //
 // A model has one question of this shard's, whose answer is that of everybody who waits; who has waited for kPatience
-// is told that it did not answer. So a model that is silent costs a question, and a timer for each who waits.
+// is told that it did not answer. So a model that is silent costs a question, and a timer for each who waits. Where
+// too many wait, the model's last answer is that of the others, so that a flood of probes makes no model "not ready".
 #pragma once
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/env.h"
@@ -25,6 +27,7 @@ class ModelReadiness {
  public:
   static constexpr base::Duration kPatience = std::chrono::seconds(5);  // Triton's
   static constexpr size_t kMostWaiting = 256;                           // for one model
+  static constexpr std::string_view kTooManyAsk = "too many ask whether it is ready; try again later";
   // `why_not`: empty where it is ready.
   using Done = std::function<void(const std::string& why_not)>;
   // Runs work on this thread, later. Called by any thread, until this is destroyed.
@@ -37,6 +40,8 @@ class ModelReadiness {
   // `done` is called once, later, unless forget() is called with the number before. Nothing: too many wait.
   std::optional<uint64_t> ask(const std::shared_ptr<msg::ReadinessProbe>& probe, Done done);
   void forget(uint64_t number);
+  // The model's last answer; null: there is none that is younger than kPatience. Until the next answer.
+  const std::string* last_answer(const std::shared_ptr<msg::ReadinessProbe>& probe) const;
 
  private:
   struct Waiting {
@@ -48,6 +53,11 @@ class ModelReadiness {
     std::shared_ptr<msg::ReadinessProbe> probe;
     std::set<uint64_t> waiting;
   };
+  struct Said {
+    std::weak_ptr<msg::ReadinessProbe> probe;  // another one may have its address by now
+    std::string why_not;
+    base::Time when;
+  };
   struct Door;
   void answered(const msg::ReadinessProbe* probe, const std::string& why_not);
   void leave(const Waiting& waiting, uint64_t number);
@@ -56,6 +66,7 @@ class ModelReadiness {
   base::Env& env_;
   const std::shared_ptr<Door> door_;
   std::map<const msg::ReadinessProbe*, Asked> asked_;  // those that have not answered
+  std::map<const msg::ReadinessProbe*, Said> said_;    // the last answers
   std::unordered_map<uint64_t, Waiting> waiting_;
   uint64_t last_ = 0;
 };

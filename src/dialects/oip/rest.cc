@@ -24,7 +24,6 @@ using wire::PathArgs;
 using wire::respond_error;
 
 constexpr int kManyModels = 256;
-constexpr std::string_view kTooManyAsk = "too many ask whether it is ready; try again later";
 
 void respond_message(Exchange& exchange, const google::protobuf::Message& message) {
   std::string out;
@@ -87,13 +86,16 @@ class ReadyWaiter final : public wire::ExchangeListener {
 void respond_ready(OipState& state, Exchange& exchange, const bus::Served& served, const std::string& name) {
   const auto probe = state.probe(served);
   if (!probe) return respond_json(exchange, "{" + name + "\"ready\":true}");
-  const auto number = state.readiness->ask(probe, [&exchange, name](const std::string& why_not) {
-    wire::guarded(exchange, [&] {
-      why_not.empty() ? respond_json(exchange, "{" + name + "\"ready\":true}")
-                      : respond_not_ready(exchange, name, why_not);
-    });
-  });
-  if (!number) return respond_not_ready(exchange, name, kTooManyAsk);
+  const auto tell = [&exchange, name](const std::string& why_not) {
+    why_not.empty() ? respond_json(exchange, "{" + name + "\"ready\":true}")
+                    : respond_not_ready(exchange, name, why_not);
+  };
+  const auto number = state.readiness->ask(
+      probe, [&exchange, tell](const std::string& why_not) { wire::guarded(exchange, [&] { tell(why_not); }); });
+  if (!number) {
+    if (const std::string* last = state.readiness->last_answer(probe)) return tell(*last);
+    return respond_error(exchange, base::failure(base::Code::kUnavailable, std::string(ModelReadiness::kTooManyAsk)));
+  }
   exchange.attach(std::make_unique<ReadyWaiter>(*state.readiness, *number));
 }
 

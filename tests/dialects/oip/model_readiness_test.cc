@@ -73,10 +73,16 @@ TEST_F(ModelReadinessTest, ASilentModelIsAskedOnceAndWhoWaitsIsToldInTime) {
 TEST_F(ModelReadinessTest, AFewHundredMayWaitForOneModel) {
   for (size_t i = 0; i < ModelReadiness::kMostWaiting; ++i) ASSERT_TRUE(ask());
   EXPECT_FALSE(ask());
-  probe->answer("");
+  EXPECT_FALSE(readiness->last_answer(probe));
+  probe->answer("busy");
   work();
   EXPECT_EQ(ModelReadiness::kMostWaiting, told.size());
   EXPECT_TRUE(ask());
+  ASSERT_TRUE(readiness->last_answer(probe));
+  EXPECT_EQ("busy", *readiness->last_answer(probe));
+  EXPECT_FALSE(readiness->last_answer(std::make_shared<FakeProbe>()));
+  env.advance(ModelReadiness::kPatience + 1ms);
+  EXPECT_FALSE(readiness->last_answer(probe));
 }
 
 TEST_F(ModelReadinessTest, ThoseWhoLeaveAreForgotten) {
@@ -149,6 +155,18 @@ TEST(OipReady, AModelIsAskedOverRest) {
   gone.reset();
   EXPECT_EQ(1u, model.probe->asked.size());
   model.probe->answer("");
+}
+
+TEST(OipReady, AFloodOfProbesDoesNotMakeAModelNotReady) {
+  ProbedModel model;
+  auto ask = [&] { return model.bench.open_rest("GET", "/v2/models/add/ready"); };
+  for (const int others : {503, 200}) {
+    std::vector<support::RpcBench::Opened> waiting;
+    for (size_t i = 0; i < ModelReadiness::kMostWaiting; ++i) waiting.push_back(ask());
+    EXPECT_EQ(others, OipBench::answer(*ask()).status);
+    model.probe->answer("");
+    for (const auto& x : waiting) ASSERT_EQ(200, OipBench::answer(*x).status);
+  }
 }
 
 TEST(OipReady, AModelIsAskedOverGrpc) {
