@@ -200,15 +200,19 @@ Status SideChannel::ask_other(const Message& message, DocumentReader& in) {
   if (!target || !target->readiness) return reply(target.has_value()), Status();
   {
     std::lock_guard lock(replies_->mutex);
-    if (replies_->questions >= kMostQuestions)
+    auto& questions = replies_->questions;
+    const base::Time now = base::steady_now();
+    if (questions.size() >= kMostQuestions)
+      std::erase_if(questions, [&](const auto& question) { return now - question.second >= options_.patience; });
+    if (questions.size() >= kMostQuestions)
       return failure(Code::kResourceExhausted, "a model asks for " + std::to_string(kMostQuestions) +
                                                    " others at once at most whether they are ready");
-    ++replies_->questions;
+    if (!questions.emplace(message.number, now).second) return no_form();
   }
-  target->readiness->ask([replies = replies_, reply](const std::string& why_not) {
+  target->readiness->ask([replies = replies_, reply, number = message.number](const std::string& why_not) {
     {
       std::lock_guard lock(replies->mutex);
-      --replies->questions;
+      if (replies->questions.erase(number) == 0) return;
     }
     reply(why_not.empty());
   });

@@ -6,12 +6,15 @@
 // repository.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/memory_ledger.h"
 #include "base/status.h"
 #include "engines/process/child_readiness.h"
@@ -25,7 +28,7 @@ namespace weir::process {
 class SideChannel {
  public:
   static constexpr size_t kMostLoads = 16;      // of one child, that have not ended
-  static constexpr size_t kMostQuestions = 64;  // of one child, whether other models are ready: the same
+  static constexpr size_t kMostQuestions = 64;  // of one child, whether other models are ready, that it waits for
   struct Options {
     std::string model;
     uint64_t most_request = 0;  // bytes of a request to load, with the files in it
@@ -33,6 +36,7 @@ class SideChannel {
     ModelControl control{};
     FindModel find{};
     base::MemoryLedger* ledger = nullptr;
+    base::Duration patience = std::chrono::seconds(30);  // of a question: the child waits no longer (PATIENCE)
   };
   // Errors: RESOURCE_EXHAUSTED without descriptors.
   static base::Result<std::unique_ptr<SideChannel>> open(Options options);
@@ -55,8 +59,9 @@ class SideChannel {
   // Outlives this in those who load.
   struct Replies {
     std::mutex mutex;
-    int fd = -1;                      // under mutex; -1: the channel is gone
-    size_t loads = 0, questions = 0;  // under mutex: those that have not ended
+    int fd = -1;                               // under mutex, as the rest; -1: the channel is gone
+    size_t loads = 0;                          // that have not ended
+    std::map<uint64_t, base::Time> questions;  // by number, since when: those without an answer
     void send(uint64_t number, const base::Status& status, const Writer& result);
     bool ask(uint64_t number);  // kIsReady
   };

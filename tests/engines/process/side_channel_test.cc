@@ -163,6 +163,10 @@ TEST_F(SideChannelTest, WhetherAnotherModelIsReadyIsRepliedWhenThatHasAnswered) 
   EXPECT_EQ("0: fine", reply());
   ASSERT_TRUE(send(Type::kModelReady, 100, other.text()));
   EXPECT_EQ("", reply());
+  options.patience = {};
+  channel = SideChannel::open(options).value();
+  for (uint64_t i = 0; i <= SideChannel::kMostQuestions; ++i) ASSERT_TRUE(send(Type::kModelReady, i, other.text()));
+  EXPECT_EQ("", reply());  // the silent model takes no question about others away
 }
 
 TEST_F(SideChannelTest, WhatHasNoFormIsRefusedOrEndsTheChannel) {
