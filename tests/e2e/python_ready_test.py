@@ -34,9 +34,16 @@ def word():
     return WORDS.read_text() if WORDS.exists() else 'yes'
 
 
+class Unsayable(Exception):
+    def __str__(self):
+        raise ValueError('no text')
+
+
 def say(word):
     if word == 'raise':
         raise RuntimeError('the cache is cold')
+    if word == 'raise unsayable':
+        raise Unsayable()
     return {'yes': True, 'no': False}.get(word, word)
 
 
@@ -130,6 +137,7 @@ class Ready(harness.Case):
     def test_a_model_is_as_ready_as_it_says(self):
         for model in ('plain', 'two', 'coroutine', 'streams', 'streams_two'):
             for word, why in (('yes', ''), ('no', 'is_ready() has returned False'), ('raise', 'RuntimeError: the cache is cold'),
+                              ('raise unsayable', 'is_ready() raised Unsayable'),
                               ('perhaps', 'is_ready() must return a bool, not str'), ('yes', '')):
                 with self.subTest(model=model, word=word):
                     self.says(model, word)

@@ -7,6 +7,7 @@ names and meanings of https://github.com/triton-inference-server/python_backend.
 import asyncio
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import enum
 import gc
@@ -958,7 +959,9 @@ class Side:
             try:
                 why_not = self.why_not_ready(is_ready)
             except BaseException as e:
-                why_not = f'is_ready() raised {type(e).__name__}: {e}'
+                why_not = f'is_ready() raised {type(e).__name__}'
+                with contextlib.suppress(BaseException):  # its text is the model's code, too
+                    why_not = f'{why_not}: {e}'
             self.send(READINESS, number, struct.pack('<B', not why_not) + pack_text(why_not[:500]))
 
     @staticmethod
