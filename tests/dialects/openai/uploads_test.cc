@@ -70,6 +70,18 @@ TEST_F(Uploads, Md5IsThatOfTheWholeFile) {
   EXPECT_EQ(complete(id, parts, "900150983CD24FB0D6963F7D28E17F72")->response.status, 200);
 }
 
+TEST_F(Uploads, AWrongMd5IsSaidBeforeAnythingIsWritten) {
+  jobs::Limits limits;
+  limits.tenant_disk = 3000;
+  if (!keep(Whose::kAlone, limits)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = created(1500), one = part(id, std::string(1500, 'x'));
+  (void)on_journal([](jobs::Storage& s) {
+    for (uint64_t i = 0; i < 2; ++i) EXPECT_TRUE(s.files.append("rest", i, std::string(1500, 'x'), "anybody").ok());
+  });
+  EXPECT_EQ(complete(id, {one}, std::string(32, '0'))->response.status, 400) << "a copy would find no room";
+  EXPECT_EQ(complete(id, {one})->response.status, 429);
+}
+
 TEST_F(Uploads, LongPartsAreJoinedToo) {
   if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
   std::string one(700'000, 'a'), two(1'300'001, 'b');

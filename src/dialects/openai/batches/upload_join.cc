@@ -1,5 +1,5 @@
 // Parts become a file: they are copied on the store's thread, 1 MiB at a time. Nobody sees the file before all of it is
-// there, and until then both count for their owner.
+// there. Where the client says an md5, the parts are read once before: a wrong one writes nothing.
 #include <memory>
 #include <utility>
 
@@ -20,11 +20,13 @@ using wire::Exchange;
 
 constexpr size_t kRowsAtOnce = 4;  // of 256 KiB
 
+// One pass over the parts, as far as it is.
 struct Joined {
+  enum class Pass : uint8_t { kCheck, kCopy } pass = Pass::kCopy;
   size_t part = 0;   // that is read
   uint64_t row = 0;  // of it, that is read next
   uint64_t rows = 0, bytes = 0;
-  marshal::Md5 md5;
+  marshal::Md5 md5;  // of kCheck
 };
 
 // The part of it that does not change while the parts are joined.
@@ -37,7 +39,14 @@ struct Plan {
 
 Status part_is_gone() { return base::invalid("a part of the upload is gone"); }
 
-Result<bool> copy_row(Storage& s, const Plan& plan, Joined& to) {
+Status write_row(Storage& s, const Plan& plan, uint64_t row, std::string_view text) {
+  auto use = s.files.use(plan.file.owner);
+  if (!use) return use.error();
+  if (use->bytes + text.size() > plan.tenant_disk) return jobs::quota_is_used_up();
+  return s.files.append(plan.file.id, row, text, plan.file.owner);
+}
+
+Result<bool> pass_row(Storage& s, const Plan& plan, Joined& to) {
   auto text = s.files.read(plan.request.parts[to.part], to.row);
   if (!text) return text.error();
   if (text->empty()) {
@@ -45,24 +54,24 @@ Result<bool> copy_row(Storage& s, const Plan& plan, Joined& to) {
     ++to.part, to.row = 0;
     return true;
   }
-  auto use = s.files.use(plan.file.owner);
-  if (!use) return use.error();
-  if (use->bytes + text->size() > plan.tenant_disk) return jobs::quota_is_used_up();
-  if (Status written = s.files.append(plan.file.id, to.rows, *text, plan.file.owner); !written.ok()) return written;
+  if (to.pass == Joined::Pass::kCheck)
+    to.md5.add(*text);
+  else if (Status written = write_row(s, plan, to.rows, *text); !written.ok())
+    return written;
   ++to.row, ++to.rows;
   to.bytes += text->size();
-  to.md5.add(*text);
   return true;
 }
 
-Result<Joined> copy_some(Storage& s, const Plan& plan, const Joined& from) {
+Result<Joined> pass_some(Storage& s, const Plan& plan, const Joined& from) {
   Joined to;
-  Status status = s.atomically([&]() -> Status {
+  auto pass = [&]() -> Status {
     to = from;
     for (size_t i = 0; i < kRowsAtOnce && to.part < plan.request.parts.size(); ++i)
-      if (auto copied = copy_row(s, plan, to); !copied) return copied.error();
+      if (auto passed = pass_row(s, plan, to); !passed) return passed.error();
     return {};
-  });
+  };
+  Status status = from.pass == Joined::Pass::kCheck ? pass() : s.atomically(pass);
   if (!status.ok()) return status;
   return to;
 }
@@ -89,6 +98,7 @@ class Joining final : public wire::ExchangeListener {
  public:
   Joining(jobs::ShardJobs& journal, Exchange& exchange, Plan plan)
       : journal_(journal), exchange_(exchange), plan_(std::make_shared<const Plan>(std::move(plan))) {
+    if (!plan_->request.md5.empty()) joined_.pass = Joined::Pass::kCheck;
     go_on();
   }
   // A client that leaves while the upload is ended may have its file all the same.
@@ -100,16 +110,19 @@ class Joining final : public wire::ExchangeListener {
  private:
   void go_on() {
     if (joined_.part == plan_->request.parts.size()) return end();
-    ask<Joined>([plan = plan_, from = joined_](Storage& s) { return copy_some(s, *plan, from); },
+    ask<Joined>([plan = plan_, from = joined_](Storage& s) { return pass_some(s, *plan, from); },
                 [this](Joined to) {
                   joined_ = std::move(to);
                   go_on();
                 });
   }
   void end() {
-    const std::string& md5 = plan_->request.md5;
     if (joined_.bytes != plan_->file.bytes) return fail(part_is_gone());
-    if (!md5.empty() && md5 != joined_.md5.hex()) return fail(base::invalid("md5 is not that of the parts"));
+    if (joined_.pass == Joined::Pass::kCheck) {
+      if (plan_->request.md5 != joined_.md5.hex()) return fail(base::invalid("md5 is not that of the parts"));
+      joined_ = {};
+      return go_on();
+    }
     ask<UploadRecord>([plan = plan_, now = journal_.wall()](Storage& s) { return end_upload(s, *plan, now); },
                       [this](const UploadRecord& upload) {
                         over_ = true;
@@ -132,6 +145,7 @@ class Joining final : public wire::ExchangeListener {
   }
   // Parts that were written of a file that does not become one go.
   void forget() {
+    if (joined_.pass == Joined::Pass::kCheck) return;
     journal_.tell([plan = plan_](Storage& s) -> Status {
       auto there = s.files.find(plan->file.owner, plan->file.id);
       if (!there) return there.error();
