@@ -186,11 +186,23 @@ TEST_F(Uploads, ThereAreAsManyAsATenantMayHave) {
   EXPECT_EQ(put(id, "c")->response.status, 429) << "files";
 }
 
-TEST_F(Uploads, AFileThatFindsNoRoomBesideItsPartsIsNotMade) {
+TEST_F(Uploads, TheRoomOfItsPartsIsTheFilesToo) {
+  jobs::Limits limits;
+  limits.tenant_disk = 3000;
+  if (!keep(Whose::kAlone, limits)) GTEST_SKIP() << "built without SQLite";
+  const std::string id = created(2000), one = part(id, std::string(2000, 'x'));
+  EXPECT_EQ(complete(id, {one})->response.status, 200);
+  look_after(duty, env.wall());
+  EXPECT_LE(used().bytes, 3000u);
+}
+
+TEST_F(Uploads, AFileThatFindsNoRoomIsNotMade) {
   jobs::Limits limits;
   limits.tenant_disk = 3000;
   if (!keep(Whose::kAlone, limits)) GTEST_SKIP() << "built without SQLite";
   const std::string id = created(1500), one = part(id, std::string(1500, 'x'));
+  (void)on_journal(
+      [](jobs::Storage& s) { EXPECT_TRUE(s.files.append("rest", 0, std::string(1500, 'x'), "anybody").ok()); });
   const uint64_t before = used().bytes;
   EXPECT_EQ(complete(id, {one})->response.status, 429);
   EXPECT_EQ(used().bytes, before);

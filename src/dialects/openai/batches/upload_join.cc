@@ -39,10 +39,12 @@ struct Plan {
 
 Status part_is_gone() { return base::invalid("a part of the upload is gone"); }
 
+// The parts have been admitted, and go when the file is there: beside them it may have as much again, or an upload of
+// more than half of a tenant's disk could not be completed.
 Status write_row(Storage& s, const Plan& plan, uint64_t row, std::string_view text) {
   auto use = s.files.use(plan.file.owner);
   if (!use) return use.error();
-  if (use->bytes + text.size() > plan.tenant_disk) return jobs::quota_is_used_up();
+  if (use->bytes + text.size() > plan.tenant_disk + plan.file.bytes) return jobs::quota_is_used_up();
   return s.files.append(plan.file.id, row, text, plan.file.owner);
 }
 
