@@ -18,7 +18,7 @@ void run(OpenAiState& state, Exchange& exchange) {
       });
 }
 
-// The prompt of a chat as the model's template writes it.
+// The prompt of a chat as the model's template writes it, in JSON: a long one is written by the worker, too.
 class TemplateTask final : public Task {
  public:
   TemplateTask(Request request, const Exchange& exchange, const bus::Served& served)
@@ -31,11 +31,7 @@ class TemplateTask final : public Task {
     error = {};
     return false;
   }
-  void then(OpenAiState&, Exchange& exchange, bus::Served&) override {
-    std::string out = "{\"prompt\":";
-    marshal::write_string(out, prompt_);
-    respond_json(exchange, out += '}');
-  }
+  void then(OpenAiState&, Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
 
  private:
   void make(const msg::TextBudget& budget) {
@@ -45,13 +41,16 @@ class TemplateTask final : public Task {
     }
     Conversation talk;
     error = render(request_, *spec_, 0, talk, budget);
-    prompt_ = std::move(talk.text);
+    if (!error.ok()) return;
+    json_ = "{\"prompt\":";
+    marshal::write_string(json_, talk.text);
+    json_ += '}';
   }
 
   Request request_;
   const base::Bytes body_;  // which the request points into
   const std::shared_ptr<const msg::TextSpec> spec_;
-  std::string prompt_;
+  std::string json_;
 };
 
 void write_member(std::string& out, std::string_view name, std::string_view text) {
