@@ -205,6 +205,10 @@ TEST_F(LlamaCpp, TheMiddleIsFilledInBesideOtherFiles) {
   EXPECT_EQ(near.substr(0, 7), "<260>pp") << near.substr(0, 100);
   EXPECT_NE(near.find("p<261>s"), near.npos);
   EXPECT_EQ(near.substr(near.size() - 7), "s<262>c");
+  const std::string begun(1900, 'c');
+  const std::string full = prompt("f", {{"input_prefix", std::string(3000, 'p')}, {"prompt", begun}});
+  EXPECT_EQ(full.substr(0, 7), "<260>pp") << full.substr(0, 100);
+  EXPECT_TRUE(full.ends_with("<261><262>" + begun));
 }
 
 TEST_F(LlamaCpp, AnInfillThatIsWrongIsRefused) {
@@ -221,6 +225,10 @@ TEST_F(LlamaCpp, AnInfillThatIsWrongIsRefused) {
   }
   auto begun = ask({{"model", "f"}, {"input_prefix", 3}, {"input_suffix", "b"}}, "/infill");
   EXPECT_EQ(begun->response.status, 400);
+  auto full = ask({{"model", "f"}, {"input_prefix", "a"}, {"input_suffix", "b"}, {"prompt", std::string(3000, 'c')}},
+                  "/infill");
+  EXPECT_EQ(refusal(full).substr(0, 29), "400 exceed_context_size_error");
+  EXPECT_NE(message(full).find("it does not fit"), std::string::npos);
 }
 
 TEST_F(LlamaCpp, TheTemplatesPromptIsTold) {
