@@ -111,6 +111,24 @@ TEST_F(LlamaCpp, SeveralPromptsHaveAListOfAnswers) {
   EXPECT_TRUE(json(one).is_object());
 }
 
+// The last events of all choices may be due in one turn.
+TEST_F(LlamaCpp, AStreamDoesNotRepeatALongPromptForever) {
+  models.add(support::text_spec("l", 20'000));
+  bus.publish(models.catalog);
+  const std::string prompt(15'000, 'a');
+  auto x = ask({{"model", "l"}, {"prompt", prompt}, {"n_cmpl", 100}, {"n_predict", 1}, {"stream", true}});
+  auto& held = models["l"].held;
+  ASSERT_EQ(held.size(), 100u) << x->sent;
+  while (!held.empty()) ScriptedAnswer(models["l"], held.front()).done();
+  turn();
+  ASSERT_TRUE(x->ended);
+  EXPECT_LT(x->sent.size(), size_t(2) << 20);
+  const auto all = events(x);
+  ASSERT_EQ(all.size(), 100u);
+  EXPECT_EQ(all.front()["prompt"], prompt);
+  EXPECT_EQ(all.back()["prompt"], "");
+}
+
 TEST_F(LlamaCpp, TheFieldsThatAreAskedForAreTheOnlyOnes) {
   auto x =
       ask({{"prompt", "ab"}, {"response_fields", {"content", "timings/predicted_n", "timings/nothing", "nothing"}}});

@@ -24,6 +24,8 @@ namespace {
 
 using wire::Exchange;
 
+constexpr uint64_t kMostRepeated = 1 << 20;  // bytes of prompts that a stream repeats
+
 // An object of which those members alone are written that are asked for.
 class Fields {
  public:
@@ -186,9 +188,11 @@ class LlamaAnswer final : public Answer {
   }
 
   // A short request may have many choices of a long prompt: where there is no room for it, it is not repeated. A stream
-  // sends all of them; of an answer in pieces one is held at a time.
+  // may send all of them in one turn, and repeats it up to a limit; of an answer in pieces one is held at a time.
   std::string_view prompt_of(const Choice& choice) {
     const std::string_view text = request_.prompts[choice.index() / request_.candidates()].text;
+    const bool repeated = choice.index() % request_.candidates() > 0;
+    if (request_.stream && repeated && prompts_charged_ + text.size() > kMostRepeated) return {};
     const uint64_t held = (request_.stream ? prompts_charged_ : 0) + text.size();
     return charge_bytes(prompts_charged_, held) ? text : std::string_view();
   }
