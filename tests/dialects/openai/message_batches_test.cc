@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "batch_bench.h"
+#include "support/fake_offload.h"
 
 namespace weir::openai {
 namespace {
@@ -56,6 +57,29 @@ class MessageBatches : public BatchBench {
   BatchDuty duty{limits, anthropic::message_batch_form()};
   std::string target, asked_body;  // of the job that was answered last
 };
+
+TEST_F(MessageBatches, ALongRequestIsReadByAWorker) {
+  if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
+  support::FakeOffload workers;
+  options.offload = &workers;
+  Json body = requests({"short", "long", "last"});
+  body["requests"][1]["params"]["system"] = std::string(1 << 20, 's');
+  begun(kPath, "application/json", body.dump()).reset();
+  EXPECT_EQ(workers.cancelled, 1u) << "its client has left";
+  Opened x = begun(kPath, "application/json", body.dump());
+  EXPECT_EQ(workers.waiting(), 1u) << "one piece at a time";
+  x->listener()->on_end(*x);
+  EXPECT_FALSE(x->ended);
+  workers.work();
+  x = answered(std::move(x));
+  ASSERT_EQ(x->response.status, 200) << x->sent;
+  EXPECT_EQ(json(x)["request_counts"]["processing"], 3);
+  body["requests"][2].erase("custom_id");
+  x = begun(kPath, "application/json", body.dump());
+  workers.work();
+  EXPECT_EQ(refused(x), "400 invalid_request_error");
+  EXPECT_NE(message(x).find("requests.2.custom_id"), std::string::npos) << message(x);
+}
 
 TEST_F(MessageBatches, EachRequestHasAResult) {
   if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";

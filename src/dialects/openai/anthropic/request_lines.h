@@ -31,6 +31,8 @@ class RequestLines {
   base::Status finish() const;
   uint64_t lines() const { return lines_; }
   size_t held() const { return held_.capacity() + ids_.size() * kIdBytes; }
+  // Bytes of the request that is read.
+  size_t begun() const { return held_.size(); }
   // Names of members beside `requests`, which are passed over: "a, b".
   const std::string& ignored() const { return ignored_; }
 

@@ -66,8 +66,19 @@ void KeptBody::on_data(Exchange&, std::span<const std::byte> piece) {
 void KeptBody::on_end(Exchange&) {
   if (over_) return;
   ended_ = true;
+  if (!waits()) take_end();
+}
+
+void KeptBody::take_end() {
   if (Status s = finish(); !s.ok()) return fail(s);
   go_on();
+}
+
+void KeptBody::resume(const Status& status) {
+  if (over_) return;
+  if (!status.ok()) return fail(status);
+  if (waits()) return;
+  ended_ ? take_end() : go_on();
 }
 
 // Parts that were written of a file that does not become one go. A client that leaves while the file is added may have
@@ -97,7 +108,7 @@ Status KeptBody::too_large() {
 
 // One part is written at a time.
 void KeptBody::go_on() {
-  if (question_ || over_) return;
+  if (question_ || over_ || waits()) return;
   if (buffer_.size() >= kPart || (ended_ && !buffer_.empty())) return write_part();
   if (ended_) return add();
   exchange_.consume(std::exchange(owed_, 0));
@@ -177,7 +188,7 @@ void KeptBody::watch() {
   timer_ = env.at(env.now() + limits->grace, [this, least] {
     timer_ = base::TimerId::kNone;
     if (over_ || ended_) return;
-    if (std::exchange(moved_, 0) >= least || question_) return watch();
+    if (std::exchange(moved_, 0) >= least || question_ || waits()) return watch();
     over_ = true;
     refuse_by(408, "the upload is slower than limits.min_body_rate");
   });

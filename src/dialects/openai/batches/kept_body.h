@@ -36,6 +36,9 @@ class KeptBody : public wire::ExchangeListener {
 
   // The next piece of the body: hands what is to be kept to keep(). Errors end it.
   virtual base::Status read(std::string_view piece) = 0;
+  // A worker has what came, and nothing goes on before resume(): the peer is held back, but what it has sent already is
+  // read() meanwhile.
+  virtual bool waits() const { return false; }
   // The body is whole: completes file(). Errors: it is not what was expected.
   virtual base::Status finish() = 0;
   virtual Work before_part() { return nullptr; }
@@ -45,6 +48,8 @@ class KeptBody : public wire::ExchangeListener {
   virtual void answer() = 0;
 
   base::Status keep(std::string_view octets);
+  // The worker is done; an error ends it, and this may be destroyed. Harmless where it has been answered.
+  void resume(const base::Status& status);
   // Its id, its owner, when it was made and how much has come are known from the beginning on.
   jobs::File& file() { return file_; }
   OpenAiState& state() { return state_; }
@@ -54,6 +59,7 @@ class KeptBody : public wire::ExchangeListener {
 
  private:
   void go_on();
+  void take_end();
   void write_part();
   void add();
   template <class Asked, class Then>
