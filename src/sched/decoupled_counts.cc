@@ -37,6 +37,7 @@ void DecoupledCounts::end(DecoupledRun& run, const msg::Event& event) {
               .whole_ns = since(t.queued, t.finished),
               .queue_ns = since(t.queued, t.started),
               .infer_ns = since(t.started, t.finished)});
+  stats_.record_batch(1, 0, since(t.started, t.finished), 0);
 }
 
 }  // namespace weir::sched

@@ -246,6 +246,7 @@ void DecoupledInbox::finish(Inside& inside, Status status, bus::MailBursts& out,
               .whole_ns = nanoseconds(now - times.queued),
               .queue_ns = nanoseconds(times.started - times.queued),
               .infer_ns = nanoseconds(now - times.started)});
+  stats_.record_batch(1, 0, nanoseconds(now - times.started), 0);
   last.final = true;
   out.add(call.home, {&call, {std::move(last)}});
 }

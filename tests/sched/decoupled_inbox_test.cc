@@ -260,10 +260,10 @@ TEST_F(DecoupledTest, WithoutAThreadACallIsRefused) {
 TEST_F(DecoupledTest, StatisticsCountRequestsAndAnswersByTheirPlace) {
   open();
   put(2), put(1);
-  timer->advance(10ms);
-  timer->advance(10ms);
+  for (int i = 0; i < 2; ++i) timer->advance(10ms);
   EXPECT_EQ(stats.success.count, 2u);
   EXPECT_EQ(stats.inference_count, 2u);
+  EXPECT_EQ(stats.batches().at(1).count, 2u);
   EXPECT_EQ(stats.success.ns, 30'000'000u);
   const auto& rows = responses().rows();
   EXPECT_EQ(rows[0].success.count, 2u);

@@ -199,6 +199,7 @@ TEST(DecoupledPipeline, ManyCallsGoBesideEachOther) {
   for (auto& one : words) EXPECT_EQ(one.to_the_end().size(), 51u);
   lab.idle();
   EXPECT_EQ(lab.served->stats.success.count, 20u);
+  EXPECT_EQ(lab.served->stats.batches().at(1).count, 20u);
 }
 
 // Keeps what the pipeline has written of its steps, when the Call ends.
