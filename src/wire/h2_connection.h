@@ -116,6 +116,7 @@ struct H2Connection : Connection {
   bool goaway_sent = false, goaway_received = false;               // no further stream is taken; none is asked for
   bool terminated = false;                                         // the GOAWAY that was sent is the end
   base::Time leaves_at = base::kNever;  // and sooner if it is idle: a client may hang in a stream that was reset
+  int32_t leaves_behind = 0;            // but not while this stream, or one before it, goes on for kLastStreams
   bool inside = false;                  // in a call from the connection, which flushes when it is over
   bool is_open = true;                  // the socket is there
   bool resting = false;                 // nothing has come since the coders were put away

@@ -332,7 +332,10 @@ void H2Sender::check_unread(H2Exchange& x) {
   // Its window has stayed closed if memory was short.
   if (!x.in.grpc && awaits_rest(x, connection_)) return connection_.discard_rest(x, 0);
   x.asked_reset = true;
-  if (!x.in.grpc) connection_.leaves_at = std::min(connection_.leaves_at, connection_.now + UnreadBody::kMost);
+  if (!x.in.grpc) {
+    connection_.leaves_at = std::min(connection_.leaves_at, connection_.now + UnreadBody::kMost);
+    connection_.leaves_behind = connection_.last_taken;
+  }
   streams_.reset(x, NGHTTP2_NO_ERROR);
 }
 

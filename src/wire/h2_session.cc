@@ -16,6 +16,7 @@ constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr int32_t kLastOfAll = 0x7fffffff;  // stream
 constexpr base::Duration kLastFlush = std::chrono::seconds(1);
 constexpr base::Duration kH2ShortIdle = std::chrono::seconds(2);  // where memory is short, or a client may hang
+constexpr base::Duration kLastStreams = std::chrono::minutes(5);  // those that were there when a body was reset
 
 }  // namespace
 
@@ -306,11 +307,15 @@ void H2Session::fit_window() {
 }
 
 // Where memory is short a busy connection is told to go, as it is in a drain, and ends with its last answer. A young
-// one stays: its client would come again at once. So is one whose time has come.
+// one stays: its client would come again at once. So is one whose time has come, but some clients (Python's h2) end all
+// of their streams at a GOAWAY: those that were there when a body was reset may go on for a while.
 void H2Session::drain_if_due() {
   if (connection_.dead || own_drain_ == Drain::kRefuse) return;
   const bool old = connection_.now - opened_ >= connection_.limits.grace && !streams_.live().empty();
-  const bool goes = connection_.now >= connection_.leaves_at;
+  const auto old_stream = [this](const auto& x) { return x->stream() <= connection_.leaves_behind; };
+  const bool goes = connection_.now >= connection_.leaves_at &&
+                    (connection_.now - connection_.leaves_at >= kLastStreams ||
+                     std::none_of(streams_.live().begin(), streams_.live().end(), old_stream));
   if (!own_drain_ && !goes && !(old && connection_.overloaded(base::Overload::kClose))) return;
   own_drain_ = own_drain_ ? Drain::kRefuse : Drain::kAnnounce;
   drain(*own_drain_);

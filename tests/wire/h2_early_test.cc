@@ -238,6 +238,26 @@ TEST(H2, ABusyConnectionIsToldToGoAWhileBehindABodyThatWasReset) {
   EXPECT_FALSE(c.goaways.empty());
 }
 
+// Some clients end all streams of a connection that is told to go.
+TEST(H2, AStreamThatWasThereWhenABodyWasResetGoesOn) {
+  Server s;
+  s.intake.on_begin = [](Exchange& x) {
+    if (x.request().content_length > 0) x.respond(404, "text/plain", Bytes::copy_of("no"));
+    return wire::Plan{wire::BodyPlan::kWhole, 1 << 20};
+  };
+  Client c;
+  const int32_t open = c.request(kPost, "a", true);
+  c.talk(s);
+  c.request(with(kPost, {{"content-length", "1000000000"}}), text_of(100), true);
+  c.talk(s);
+  for (int i = 0; i < 35; ++i) {
+    s.advance(1s);
+    c.more(open, text_of(2000));
+    c.talk(s);
+  }
+  EXPECT_TRUE(c.goaways.empty());
+}
+
 TEST(H2, ADrainWaitsOnlyAMomentForABodyBehindItsAnswer) {
   Server s;
   answer_404_at_once(s);
