@@ -71,6 +71,7 @@ TraceFile::TraceFile(std::string where, uint64_t most, std::unique_ptr<base::Lin
 
 base::Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& where, uint64_t most,
                                                          base::Metrics& metrics) {
+  if (where == "-") return base::invalid("oip.trace_file: traces go to a file, not to standard output");
   const int fd = ::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
   if (fd < 0) return base::invalid("oip.trace_file: '" + where + "' cannot be opened: " + std::strerror(errno));
   const bool begun = ::write(fd, "[\n", 2) == 2;

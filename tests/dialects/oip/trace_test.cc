@@ -151,6 +151,7 @@ TEST(OipTrace, AFileThatIsFullIsAWholeOne) {
   EXPECT_GT(written, 1u);
   EXPECT_LT(written, 5u);
   EXPECT_FALSE(TraceFile::open("/nowhere/at/all", 200, metrics));
+  EXPECT_FALSE(TraceFile::open("-", 200, metrics));
 }
 
 // A reader that stops for longer than the writer waits: a trace is cut short, and others are lost.
