@@ -64,16 +64,24 @@ std::string arranged(const FillTokens& tokens, std::string_view prefix, std::str
 
 bool is_inside(std::string_view text, size_t at) { return at < text.size() && (uint8_t(text[at]) & 0xc0) == 0x80; }
 
-// A part of the text, cut between characters: its last bytes, its first ones.
-void keep_last(std::string& text, double part) {
-  size_t at = text.size() - size_t(double(text.size()) * part);
+// So many bytes of the text at most, cut between characters: its last ones, its first ones.
+void keep_last(std::string& text, size_t bytes) {
+  size_t at = text.size() - std::min(bytes, text.size());
   while (is_inside(text, at)) ++at;
   text.erase(0, at);
 }
-void keep_first(std::string& text, double part) {
-  auto at = size_t(double(text.size()) * part);
+void keep_first(std::string& text, size_t bytes) {
+  size_t at = std::min(bytes, text.size());
   while (at > 0 && is_inside(text, at)) --at;
   text.erase(at);
+}
+
+// The text before the place says more of it: it keeps three quarters, and what the rest does not need.
+void cut_around(std::string& prefix, std::string& suffix, double part) {
+  const auto bytes = size_t(double(prefix.size() + suffix.size()) * part);
+  const size_t rest = std::min(bytes, suffix.size());
+  const size_t before = std::min(prefix.size(), std::max(bytes / 4 * 3, bytes - rest));
+  keep_last(prefix, before), keep_first(suffix, bytes - before);
 }
 
 // The file around the place, in at most so many ids. A text that is too long is tried again in part, where what is not
@@ -100,8 +108,7 @@ ApiError make_file(const FillTokens& tokens, std::string prefix, const Request& 
       fixed = alone->size();
     }
     const double part = ids ? double(most - fixed) / double(ids->size() - fixed) : 0.5;
-    const double kept = std::min(i < 4 ? 0.9 : 0.5, part);
-    keep_last(prefix, kept), keep_first(suffix, kept);
+    cut_around(prefix, suffix, std::min(i < 4 ? 0.9 : 0.5, part));
   }
   return {
       base::failure(base::Code::kOutOfRange, "input_prefix: it does not fit: this model's maximum context length is " +

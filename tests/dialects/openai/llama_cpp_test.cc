@@ -223,6 +223,9 @@ TEST_F(LlamaCpp, TheMiddleIsFilledInBesideOtherFiles) {
   EXPECT_EQ(near.substr(0, 7), "<260>pp") << near.substr(0, 100);
   EXPECT_NE(near.find("p<261>s"), near.npos);
   EXPECT_EQ(near.substr(near.size() - 7), "s<262>c");
+  const std::string top =
+      prompt("f", {{"input_prefix", std::string(1400, 'p')}, {"input_suffix", std::string(9000, 's')}});
+  EXPECT_EQ(std::count(top.begin(), top.end(), 'p'), 1400) << "what stands before the place stays";
   const std::string begun(1900, 'c');
   const std::string full = prompt("f", {{"input_prefix", std::string(3000, 'p')}, {"prompt", begun}});
   EXPECT_EQ(full.substr(0, 7), "<260>pp") << full.substr(0, 100);
