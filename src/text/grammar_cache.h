@@ -23,7 +23,7 @@ namespace weir::text {
 
 // A least-recently-used cache of compiled grammars. Any thread. It keeps at most kMostGrammars of them, of at most
 // kMostBytes together; a grammar that is dropped while a sequence uses it lives as long as the sequence. The masks of
-// all grammars together take at most kMostMaskBytes: where more are needed, the grammar that has most loses its own.
+// all grammars together take at most kMostMaskBytes: where more are needed, one above the average loses its own.
 class GrammarCache {
  public:
   static constexpr size_t kMostGrammars = 128, kMostBytes = size_t(64) << 20, kMostMaskBytes = size_t(128) << 20;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <utility>
 
 #include "matcher_parts.h"
@@ -97,11 +98,11 @@ std::shared_ptr<const LocalMask> TokenAutomaton::Cache::find(const LocalKey& key
   return at == masks.end() ? nullptr : at->second;
 }
 
-// Where there is no room among its own, these go; where there is none in the budget, those of whoever has most.
+// Where there is no room among its own, these go; where there is none in the budget, those of one that has many.
 void TokenAutomaton::Cache::put(const LocalKey& key, std::shared_ptr<const LocalMask> mask) {
   const size_t more = mask->bytes() + 64;
   if (kept() + more > kMostMaskBytes) drop();
-  if (!budget->take_from_largest(more)) return;
+  if (!budget->take_from_large(more)) return;
   std::unique_lock lock(mutex);
   if (masks.emplace(key, std::move(mask)).second) return void(bytes += more);
   lock.unlock();
@@ -128,13 +129,19 @@ void MaskBudget::leave(Holder& holder) {
   std::erase(holders_, &holder);
 }
 
-bool MaskBudget::drop_largest() {
+// One of them at random: the largest alone would lose its masks again and again where many are almost as large.
+bool MaskBudget::drop_large() {
   std::shared_ptr<const void> gone;
   std::lock_guard lock(mutex_);
-  auto most = std::max_element(holders_.begin(), holders_.end(),
-                               [](const Holder* a, const Holder* b) { return a->kept() < b->kept(); });
-  if (most == holders_.end() || (*most)->kept() == 0) return false;
-  gone = (*most)->drop();
+  std::vector<size_t> kept;
+  for (const Holder* holder : holders_) kept.push_back(holder->kept());
+  const size_t sum = std::accumulate(kept.begin(), kept.end(), size_t(0));
+  if (sum == 0) return false;
+  std::vector<Holder*> large;
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (kept[i] > 0 && kept[i] >= sum / kept.size()) large.push_back(holders_[i]);
+  draw_ = draw_ * 6364136223846793005 + 1442695040888963407;
+  gone = large[(draw_ >> 33) % large.size()]->drop();
   return true;
 }
 

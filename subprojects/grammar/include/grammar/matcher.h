@@ -37,11 +37,11 @@ class MaskBudget {
   explicit MaskBudget(size_t most) : most_(most) {}
   void join(Holder& holder);
   void leave(Holder& holder);  // no drop() of it is called any more
-  // Takes so many, for which others may have to drop theirs. False: there are not so many. The caller holds no lock
-  // that a drop() takes.
-  bool take_from_largest(size_t bytes) {
+  // Takes so many, for which some that keep more than others on average may have to drop theirs. False: there are not
+  // so many. The caller holds no lock that a drop() takes.
+  bool take_from_large(size_t bytes) {
     while (!take(bytes))
-      if (!drop_largest()) return false;
+      if (!drop_large()) return false;
     return true;
   }
   bool take(size_t bytes) {
@@ -53,12 +53,13 @@ class MaskBudget {
   size_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
-  bool drop_largest();  // false: nobody keeps anything
+  bool drop_large();  // false: nobody keeps anything
 
   const size_t most_;
   std::atomic<size_t> used_{0};
   std::mutex mutex_;
   std::vector<Holder*> holders_;  // under mutex_
+  uint64_t draw_ = 1;             // under mutex_
 };
 
 class TokenAutomaton {
