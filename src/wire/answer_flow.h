@@ -90,6 +90,8 @@ class PiecewiseAnswer final {
   base::Status start(std::string_view content_type, Exchange::Compress compress, std::unique_ptr<TextSource> source);
   void drained() { pump(); }
   uint64_t held() const { return source_ ? source_->held() : 0; }
+  // The Exchange has all of the text: the data that it was made from is needed no more.
+  bool written() const { return !source_; }
 
  private:
   void pump();

@@ -321,11 +321,15 @@ void Answer::finish_written(std::string json) {
   respond_json(exchange_, std::move(json));
 }
 
-void Answer::finish_text(std::unique_ptr<wire::TextSource> text) {
+bool Answer::finish_text(std::unique_ptr<wire::TextSource> text) {
   marshal::tell_moves(exchange_, moves_of(choices_));
   add_timing(exchange_, exchange_.extra_fields());
   const auto compress = wire::Exchange::Compress::kIfAccepted;
-  if (auto bad = whole_.start("application/json", compress, std::move(text)); !bad.ok()) failed(bad);
+  if (auto bad = whole_.start("application/json", compress, std::move(text)); !bad.ok()) return failed(bad), false;
+  if (!whole_.written()) return false;
+  for (Choice& choice : choices_) choice.delta = {}, choice.prompt_ids = {}, choice.prompt_logprobs = {};
+  gathered_.release();
+  return true;
 }
 
 std::string Answer::new_id() {

@@ -120,8 +120,9 @@ class Answer : public wire::ExchangeListener {
   // Answers with the JSON; the charge ends.
   void finish_written(std::string json);
   // Answers with what is written of the choices while the peer takes it. Until the end what is gathered stays charged,
-  // and beside it what is written and not taken. For what may be long; charge_written() need not be called.
-  void finish_text(std::unique_ptr<wire::TextSource> text);
+  // and beside it what is written and not taken; where all is written at once, the choices are emptied and their charge
+  // ends. For what may be long; charge_written() need not be called. True: all is written.
+  bool finish_text(std::unique_ptr<wire::TextSource> text);
 
   OpenAiState& state_;
   wire::Exchange& exchange_;

@@ -26,7 +26,7 @@ class Whole final : public Answer {
     auto text = whole_text(chosen());
     // Where there is no room for a copy it is not stored.
     if (kind_ != Kind::kChat || !chats::are_kept(state_, request_, held_for_answer()) || !charge_written())
-      return finish_text(std::move(text));
+      return void(finish_text(std::move(text)));
     std::string json;
     (void)text->write(json, SIZE_MAX);
     keep_chat(json);

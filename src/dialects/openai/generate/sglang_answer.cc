@@ -117,11 +117,12 @@ class SglangAnswer final : public Answer {
   void over() override {
     over_ = true;
     if (request_.stream) return flush();
-    finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
+    const bool written = finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
       if (several()) out.own += i > 0 ? ',' : '[';
       write_answer(choices_[i], out);
       if (several() && i + 1 == choices_.size()) out.own += ']';
     }));
+    if (written) kept_.clear();
   }
   void failed(const base::Status& status) override {
     stream_.stop();

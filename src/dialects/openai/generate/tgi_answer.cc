@@ -155,8 +155,9 @@ class TgiAnswer final : public Answer {
                      [](const Choice* a, const Choice* b) { return a->mean_logprob() > b->mean_logprob(); });
     if (!request_.native.details) by_chance.resize(1);
     const size_t count = by_chance.size();
-    finish_text(std::make_unique<PiecesText>(
+    const bool written = finish_text(std::make_unique<PiecesText>(
         count, [this, all = std::move(by_chance)](size_t i, SplicedText& out) { write_piece(all, i, out); }));
+    if (written) kept_.clear();
   }
   // The likeliest, and the others in its details.
   void write_piece(const std::vector<const Choice*>& all, size_t i, SplicedText& text) {

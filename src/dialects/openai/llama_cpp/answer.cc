@@ -126,12 +126,13 @@ class LlamaAnswer final : public Answer {
   }
   void over() override {
     if (request_.stream) return stream_.end(std::move(last_));
-    finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
+    const bool written = finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
       const bool list = choices_.size() > 1;
       if (list) out.own += i > 0 ? ',' : '[';
       write_answer(choices_[i], out);
       if (list && i + 1 == choices_.size()) out.own += ']';
     }));
+    if (written) kept_.clear();
   }
   void failed(const base::Status& status) override {
     stream_.stop();
