@@ -40,7 +40,8 @@ struct WorkerPoolPolicy {
 // most do not wait for a text of megabytes, and none of them for a form. Forms, tasks with base::ExtraWork, may take
 // seconds each; tenants share their threads by both, and these give way to all others of the machine.
 // A cancelled task that waits is answered at once, one that runs as soon as it checks
-// OffloadTask::cancelled(). All of them have come back before it is destroyed.
+// OffloadTask::cancelled(). Where no thread can be started, short tasks and granted ones are done by the shard that
+// posts them; the others are answered UNAVAILABLE. All of them have come back before it is destroyed.
 std::unique_ptr<msg::Inbox> make_worker_pool(const WorkerPoolPolicy& policy);
 
 }  // namespace weir::sched
