@@ -1218,8 +1218,6 @@ class Worker:
         return self.put_document(document, end)
 
     def send_response(self, sender, response):
-        if sender.given_up:
-            return
         if not self.decoupled:
             if response is not None:
                 with self.changed:
