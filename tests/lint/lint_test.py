@@ -113,6 +113,12 @@ class Suites(unittest.TestCase):
         with_cuda = [{'name': 'weir_cuda', 'target_sources': []}]
         self.assertEqual(1, len(list(suites.left_out(root, root / 'build', [], with_cuda))))
 
+    def test_the_list_of_fuzz_targets_has_each_and_no_other(self):
+        root = tree({'tests/fuzz/a_fuzz.cc': '', 'tests/fuzz/b_fuzz.cc': '', 'subprojects/words/fuzz/c_fuzz.cc': '',
+                     'tests/fuzz/runs': '# name, runs, folder\na 10\nc 10 subprojects/words/fuzz\nold 10\n'})
+        self.assertEqual(['tests/fuzz/b_fuzz.cc', 'tests/fuzz/old_fuzz.cc'],
+                         [found.partition(':')[0] for found in suites.fuzz_runs(root)])
+
 
 class Headers(unittest.TestCase):
     def test_the_first_include_of_a_source_file_is_shown_by_that_source(self):

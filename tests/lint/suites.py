@@ -1,4 +1,5 @@
-"""Every test is in a suite and in the build: no source or script that is named as a test lies there without being run.
+"""Every test is in a suite and in the build, and every fuzz target in the list of `./dev fuzz`: no source or script that is
+named as one lies there without being run.
 
 usage: suites.py BUILD_DIR
 """
@@ -49,9 +50,20 @@ def left_out(root, build, tests, targets):
                 yield f'{path.relative_to(root)}: is in no meson.build, so that it never runs'
 
 
+def fuzz_runs(root):
+    """Fuzz targets that `./dev fuzz` does not know, as tests/fuzz/runs does not name them, and names there that are no target."""
+    lines = [line.split() for line in (root / 'tests/fuzz/runs').read_text().splitlines() if not line.startswith('#')]
+    named = {f"{(line[2:] or ['tests/fuzz'])[0]}/{line[0]}_fuzz.cc" for line in lines}
+    there = {str(path.relative_to(root)) for folder in ('tests', 'subprojects') for path in (root / folder).rglob('*_fuzz.cc')}
+    for path in sorted(there - named):
+        yield f'{path}: tests/fuzz/runs does not name it, so that `./dev fuzz` never runs it'
+    for path in sorted(named - there):
+        yield f'{path}: tests/fuzz/runs names it, and it is not there'
+
+
 def check(root, build):
     tests = introspect(build, 'tests')
-    return [*suites(tests), *left_out(root, build, tests, introspect(build, 'targets'))]
+    return [*suites(tests), *left_out(root, build, tests, introspect(build, 'targets')), *fuzz_runs(root)]
 
 
 if __name__ == '__main__':
