@@ -24,6 +24,7 @@ import full_batches  # noqa: E402
 import gateways  # noqa: E402
 import idle  # noqa: E402
 import profile as request_profile  # noqa: E402  (bench/load/profile.py, not Python's)
+import shards  # noqa: E402
 import slow_streams  # noqa: E402
 import tails  # noqa: E402
 
@@ -107,7 +108,7 @@ class Report:
         self.put('Each ratio: how many times the CPU of the first server of its case, median (10-90 %) of the rounds.\n')
         self.put('| case | server | µs of CPU / requests a second | ratio |\n|---|---|---|---|')
         rest = []
-        for case in (*cases.ALL, *gateways.ALL):
+        for case in (*cases.ALL, *gateways.ALL, *shards.ALL):
             if not wanted(case.__name__, only):
                 continue
             text, why = self.case(build, case, rounds, requests)
