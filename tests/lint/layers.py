@@ -5,7 +5,9 @@ import pathlib
 import re
 import sys
 
-LIBRARIES = ['jinja', 'tokenizers', 'grammar']  # folders of subprojects/, which know nothing of this one
+from lists import libraries
+
+LIBRARIES = libraries(pathlib.Path(__file__).resolve().parents[2])  # they know nothing of this one
 ROOMS = {  # room: the rooms and libraries that it may see
     'base': '',
     'msg': 'base',

@@ -8,6 +8,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import headers
 import layers
+import lists
 import prose
 import sizes
 import suites
@@ -118,6 +119,81 @@ class Suites(unittest.TestCase):
                      'tests/fuzz/runs': '# name, runs, folder\na 10\nc 10 subprojects/words/fuzz\nold 10\n'})
         self.assertEqual(['tests/fuzz/b_fuzz.cc', 'tests/fuzz/old_fuzz.cc'],
                          [found.partition(':')[0] for found in suites.fuzz_runs(root)])
+
+
+class Lists(unittest.TestCase):
+    def found(self, check, files, *more):
+        return list(check(tree(files), *more))
+
+    def test_each_library_is_linted(self):
+        found = self.found(lists.linted_libraries, {'subprojects/a/meson.build': '', 'subprojects/b/meson.build': '',
+                                                    'tests/lint/meson.build': "foreach library : ['a']\n"})
+        self.assertIn("has ['a']; subprojects/ has ['a', 'b']", found[0])
+
+    def test_scripts_name_files_and_targets_that_are_there(self):
+        files = {'tests/sim/meson.build': "executable('sim',\nshared_library('one',\n", 'bench/run.py': 'x = ROOT / "bench/load"\n',
+                 'bench/load/a.py': '', 'dev': 'build-test/tests/sim/sim\ncompile tests/sim/sim tests/sim/libone.so\nconf/$name\nrun tests/sim/old\n'}
+        self.assertEqual(['dev:4: there is no tests/sim/old, and no target of that name'], self.found(lists.named_paths, files))
+
+    def planted(self, **lists_of):
+        files = {'tests/sim/meson.build': ''.join(
+            f"files('{name}.py'), files('../../src/bus/a.cc'),\n  output: ['{prefix}bus_a.cc', 'x.h']\n" for name, prefix in
+            (('plant', ''), ('plant_cluster', ''), ('plant_kept', 'kept_'))) + "  ['0', '1', '1'],\n  ['3', '3', '5'],\n"}
+        bugs = "[(1, 'x', [('bus/a.cc', '', '')]), (2, 'y', [('bus/%s.cc', '', '')])]"
+        files['tests/sim/plant.py'] = 'BUGS = ' + bugs % lists_of.get('plant', 'a')
+        for name in ('plant_cluster', 'plant_kept'):
+            files[f'tests/sim/{name}.py'] = 'import plant\nplant.BUGS = ' + bugs % lists_of.get(name, 'a')
+        return files
+
+    def test_each_source_with_a_planted_bug_is_copied_and_watched(self):
+        self.assertEqual([], self.found(lists.planted_sources, self.planted()))
+        for name in ('plant', 'plant_cluster', 'plant_kept'):
+            found = self.found(lists.planted_sources, self.planted(**{name: 'b'}))
+            self.assertEqual(['depend_files', 'output'], [fault.split()[1] for fault in found])
+            self.assertIn(f"{name}.py", found[0])
+
+    def test_a_test_that_needs_a_target_names_one_that_some_build_has(self):
+        files = {'tests/gpu/a/a_test.cc': '', 'src/meson.build': "shared_module('one'"}
+        needs = {'tests/gpu/a': 'one', 'tests/gpu/b': 'one', 'tests/gpu': 'two'}
+        self.assertEqual(['tests/gpu/b', 'two'], [fault.split()[-1] for fault in self.found(lists.needed_targets, files, needs)])
+
+    def test_each_planted_bug_is_looked_for(self):
+        found = self.found(lists.planted_parts, self.planted())
+        self.assertIn('try [0, 1, 3]; plant_cluster.py has [1, 2]', found[0])
+
+    def test_what_is_said_of_a_mutation_is_of_one_that_is_possible(self):
+        files = {'src/bus/a.cc': 'if (a < b) f();\n', 'tests/mutate.py': (
+            "ROOMS = {'bus': (['bus/*.cc'], {'bus': None}), 'old': (['old/*.cc'], {'old*': None})}\n"
+            "EQUIVALENT = {('src/bus/a.cc', 'if (a < b) f();', 'compare'): '', ('src/bus/a.cc', 'if (a < b) f();', 'drop'): '',\n"
+            "              ('src/bus/a.cc', 'if (a < b) f();', 'if (a <= b) f();'): '', ('src/bus/b.cc', 'g();', 'drop'): ''}\n"
+            "NAMED = [('bus', 'src/bus/a.cc', 'a < b', ''), ('bus', 'src/bus/a.cc', 'c < d', '')]\n"
+            "def mutants_of_line(line):\n    yield 'compare', line.replace('<', '<=')\n")}
+        found = self.found(lists.mutations, files, ['bus'])
+        self.assertEqual(['room old has no sources old/*.cc', 'room old has no test old*',
+                          'src/bus/a.cc has no line "if (a < b) f();" that can become "drop"',
+                          'src/bus/b.cc has no line "g();" that can become "drop"',
+                          'src/bus/a.cc does not have "c < d" once'], [fault.partition(': ')[2] for fault in found])
+
+    def test_each_path_whose_instructions_are_counted_is_recorded(self):
+        files = {'tests/instructions/infer_paths.cc': 'fail("usage: infer_paths a|b REQUESTS");\n',
+                 'tests/instructions/guard.py': "import pathlib\nRECORDED = pathlib.Path(__file__).with_name('recorded.json')\nCASES = ('a', 'b')\n",
+                 'tests/instructions/recorded.json': '{"instructions": {"a": 1}, "allocations": {"b": 1, "a": 1}}'}
+        self.assertEqual(["tests/instructions/recorded.json, instructions: has ['a']; infer_paths.cc has ['a', 'b']"],
+                         self.found(lists.instruction_cases, files))
+
+    def test_each_file_of_attacks_is_imported(self):
+        found = self.found(lists.attack_files, {'tests/attacks/a.py': '@attack()\n', 'tests/attacks/b.py': '@attack\n', 'tests/attacks/lab.py': '',
+                                                'tests/attacks/registry.py': 'def attacks():\n    import a, c  # noqa\n'})
+        self.assertEqual(['tests/attacks/b.py'], [fault.partition(':')[0] for fault in found])
+
+    def test_each_case_of_the_benches_is_run_and_reported(self):
+        found = self.found(lists.bench_cases, {'bench/load/a.py': 'ALL = ()\n', 'bench/load/b.py': '', 'bench/run.py': '*a.ALL', 'bench/report.py': ''})
+        self.assertEqual(['bench/load/a.py: bench/report.py does not know its cases'], found)
+
+    def test_each_demo_model_is_installed_or_left_out_on_purpose(self):
+        files = {f'conf/models/{name}/model.yaml': '' for name in ('a', 'b', *lists.NOT_INSTALLED)}
+        found = self.found(lists.installed_models, {**files, 'conf/meson.build': "foreach folder : ['a/1', 'c']\n"})
+        self.assertEqual(['conf/models/b', 'conf/models/c'], [fault.partition(':')[0] for fault in found])
 
 
 class Headers(unittest.TestCase):

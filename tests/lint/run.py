@@ -4,6 +4,8 @@ import pathlib
 import subprocess
 import sys
 
+import lists
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SRC = str(ROOT / 'src')
@@ -13,5 +15,5 @@ if __name__ == '__main__':
         ('layers.py', [SRC]), ('format.py', [str(ROOT)]),
         ('sizes.py', [str(ROOT)]), ('prose.py', [str(ROOT)]),
         ('headers.py', [SRC, str(ROOT / 'build-test' / 'proto')]),
-        *(('headers.py', [str(ROOT / 'subprojects' / library)]) for library in ('jinja', 'tokenizers'))]]
+        *(('headers.py', [str(ROOT / 'subprojects' / library)]) for library in lists.libraries(ROOT))]]
     sys.exit(any(codes))
