@@ -147,7 +147,9 @@ base::Result<std::unique_ptr<sched::Engine>> load_isolated(const msg::ModelSpec&
   options.file = file;
   auto loaded = start(wanted, std::move(options), place, Requests::kOfTheBatch);
   if (!loaded) return std::move(loaded).error();
-  return std::get<std::unique_ptr<sched::Engine>>(*std::move(loaded));
+  if (auto* engine = std::get_if<std::unique_ptr<sched::Engine>>(&*loaded)) return std::move(*engine);
+  return failure(Code::kInternal,
+                 "the process of model '" + wanted.name + "' says that it answers any number of times");
 }
 
 }  // namespace weir::process

@@ -54,7 +54,7 @@ struct ModelControl {
 
 struct Place {
   base::SlabSource& slabs;                   // where answers are copied to
-  std::function<void(base::Status)> broken;  // called once, after the child has exited or was killed
+  std::function<void(base::Status)> broken;  // called once for each child that has exited or was killed
   uint32_t instance = 0;
   Options options{};
   FindModel find{};                          // finds the models that this one sends requests to; null: it may send none

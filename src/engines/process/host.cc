@@ -67,9 +67,10 @@ Status check_shape(const msg::ModelSpec& model, const msg::Tensor& tensor) {
 base::Result<std::unique_ptr<Host>> Host::load(const msg::ModelSpec& wanted, HostOptions options,
                                                base::SlabSource& slabs) {
   std::unique_ptr<Host> host(new Host(std::move(options), slabs));
+  host->spec_ = wanted;
   const auto lock = host->hold();
   if (Status status = host->start_child(); !status.ok()) return status;
-  if (Status status = host->greet(wanted); !status.ok()) return host->end(std::move(status));
+  if (Status status = host->greet(); !status.ok()) return host->end(std::move(status));
   return host;
 }
 
@@ -108,7 +109,7 @@ Status Host::end(Status why) {
 Status Host::grow_output(uint64_t bytes) {
   if (bytes > options_.most_answer)
     return failure(Code::kInternal, "model '" + spec_.name + "' asks for " + std::to_string(bytes) +
-                                        " bytes for its answers; max_answer is " +
+                                        " bytes for its answers; process_answer is " +
                                         std::to_string(options_.most_answer));
   return output_.make(*child_, bytes);
 }
@@ -116,13 +117,13 @@ Status Host::grow_output(uint64_t bytes) {
 // While a batch runs the regions are in use.
 void Host::shrink() {
   const std::unique_lock lock(regions_, std::try_to_lock);
-  if (!lock || spec_.name.empty() || spec_.decoupled || child_->over()) return;
+  if (!lock || spec_.decoupled || child_->over()) return;
   input_.shrink(*child_);
   output_.shrink(*child_);
 }
 
-Status Host::greet(const msg::ModelSpec& wanted) {
-  put_model(writer_, wanted, options_);
+Status Host::greet() {
+  put_model(writer_, spec_, options_);
   auto sent = input_.make(*child_, writer_.text().size());
   if (sent.ok()) sent = output_.make(*child_, 0);
   if (sent.ok()) {
@@ -138,7 +139,7 @@ Status Host::greet(const msg::ModelSpec& wanted) {
     if (!*message) {
       if (options_.loading && !options_.loading()) return failure(Code::kUnavailable, "the server is shutting down");
       if (Clock::now() < deadline) continue;
-      return failure(Code::kUnavailable, "model '" + wanted.name + "' was not loaded in time (load_timeout)");
+      return failure(Code::kUnavailable, "model '" + spec_.name + "' was not loaded in time (process_load_timeout)");
     }
     if ((*message)->type == Type::kGrow) {
       if (auto s = grow_output((*message)->size); !s.ok()) return s;
@@ -146,22 +147,21 @@ Status Host::greet(const msg::ModelSpec& wanted) {
     }
     if ((*message)->type == Type::kReady) {
       child_->note_loaded();
-      return take_ready(**message, wanted);
+      return take_ready(**message);
     }
-    if ((*message)->type != Type::kFailed) return lies("a message of type that nobody has asked for");
+    if ((*message)->type != Type::kFailed) return lies("a message that nobody has asked for");
     auto text = copy_document(**message);
     return text ? failure(Code::kFailedPrecondition, std::move(*text)) : text.error();
   }
 }
 
-Status Host::take_ready(const Message& message, const msg::ModelSpec& wanted) {
+Status Host::take_ready(const Message& message) {
   auto document = copy_document(message);
   if (!document) return document.error();
   DocumentReader in(*document);
-  spec_ = wanted;
   spec_.max_batch = in.get<uint32_t>();
   spec_.decoupled = in.get<uint8_t>() != 0;
-  spec_.batching.dynamic = in.get<uint8_t>() != 0 || wanted.batching.dynamic;
+  spec_.batching.dynamic = in.get<uint8_t>() != 0 || spec_.batching.dynamic;
   spec_.inputs = in.get_specs();
   spec_.outputs = in.get_specs();
   says_ready_ = side_ && (message.flags & kSaysReady) != 0;

@@ -92,8 +92,8 @@ class Host {
   // Answers kExec: with the outputs, where `kind` has any, or with the error that is not OK, for which there is always
   // room. Errors: RESOURCE_EXHAUSTED, and the child has been told nothing; UNAVAILABLE.
   base::Status send_reply(uint64_t number, AnswerKind kind, const msg::Outputs& outputs, const base::Status& error);
-  // The inputs of the last run are still in use: the next run gets another region.
-  // The counts that the model has made by itself are there when this returns.
+  // To be called with each answer. kKept: the inputs of the last run are still in use, so the next run gets another
+  // region. kCounted: the counts that the model has made by itself are there when this returns.
   void note_flags(const Message& message) {
     if (message.type != Type::kAnswer) kept_ = kept_ || (message.flags & kKept) != 0;
     if (side_ && (message.flags & kCounted) != 0) (void)side_->serve();
@@ -111,8 +111,8 @@ class Host {
  private:
   Host(HostOptions options, base::SlabSource& slabs) : options_(std::move(options)), slabs_(slabs) {}
   base::Status start_child();
-  base::Status greet(const msg::ModelSpec& wanted);
-  base::Status take_ready(const Message& message, const msg::ModelSpec& wanted);
+  base::Status greet();
+  base::Status take_ready(const Message& message);
   void put_request(const Request& request, uint64_t& at);
   void put_wanted(const Request& request);
   void copy_inputs(const Request& request, uint64_t& at) const;
@@ -126,7 +126,7 @@ class Host {
 
   const HostOptions options_;
   base::SlabSource& slabs_;
-  msg::ModelSpec spec_;
+  msg::ModelSpec spec_;                // what was wanted; from take_ready() on with what the child adds
   std::unique_ptr<SideChannel> side_;  // or null; the child's watching thread uses it
   std::unique_ptr<Child> child_;
   std::mutex regions_;  // see hold()

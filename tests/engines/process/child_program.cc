@@ -287,6 +287,8 @@ int main(int argc, char** argv) {
   }
   if (what == "silent")
     for (;;) ::pause();
+  if (what == "strange start") send_message({.type = Type(77)});
+  if (what == "greedy start") send_message({.type = Type::kGrow, .size = 1ULL << 50});
   Writer ready;
   ready.put(uint32_t(decoupled ? 0 : 64));
   ready.put(uint8_t(decoupled));

@@ -88,7 +88,7 @@ TEST_F(ProcessTest, AChildThatLiesIsEnded) {
            std::pair("wrong number", "sent what nobody has asked for"),
            std::pair("strange", "sent what nobody has asked for"),
            std::pair("packet", "sent a packet that is no message"),
-           std::pair("greedy", "asks for 1125899906842624 bytes"),
+           std::pair("greedy", "asks for 1125899906842624 bytes for its answers; process_answer is 1073741824"),
        }) {
     broken.why.clear();
     auto model = engine(what);
@@ -165,7 +165,12 @@ TEST_F(ProcessTest, AModelThatDoesNotLoadSaysWhy) {
   EXPECT_EQ("FAILED_PRECONDITION: it does not want to", text_of(load("no start").error()));
   msg::ModelSpec wanted;
   wanted.parameters["process_load_timeout"] = "50ms";
-  EXPECT_EQ("UNAVAILABLE: model 'm' was not loaded in time (load_timeout)", text_of(load("silent", wanted).error()));
+  EXPECT_EQ("UNAVAILABLE: model 'm' was not loaded in time (process_load_timeout)",
+            text_of(load("silent", wanted).error()));
+  EXPECT_EQ("INTERNAL: the process of model 'm' sent a message that nobody has asked for",
+            text_of(load("strange start").error()));
+  EXPECT_EQ("INTERNAL: model 'm' asks for 1125899906842624 bytes for its answers; process_answer is 1073741824",
+            text_of(load("greedy start").error()));
   wanted = {};
   wanted.parameters["command"] = "/nowhere/at/all";
   EXPECT_EQ("UNAVAILABLE: the process of model 'm' has ended: it could not be started",

@@ -14,7 +14,7 @@ struct IsolationTest : testing::Test {
     wanted.parameters.emplace("process_timeout", "5s");
     Place place{base::heap(), [this](Status status) { broken(std::move(status)); }};
     place.options.enabled = false;  // that is for code of the models' own
-    place.options.engine_command = {ENGINE_CHILD_PROGRAM};
+    place.options.engine_command = program;
     return load_isolated(wanted, file, place);
   }
   std::unique_ptr<sched::Engine> engine(const std::string& what, msg::ModelSpec wanted = {}) {
@@ -39,6 +39,7 @@ struct IsolationTest : testing::Test {
     return text_of(engine.step(batch));
   }
 
+  std::vector<std::string> program = {ENGINE_CHILD_PROGRAM};
   Broken broken;
   sched::Batch batch;
   std::vector<std::unique_ptr<msg::Call>> calls;
@@ -165,6 +166,14 @@ TEST_F(IsolationTest, AFaultInsideOfItEndsTheChildAlone) {
     EXPECT_EQ(text, outcome(*model)) << what;
     EXPECT_EQ(1u, broken.wait().size()) << what;
   }
+}
+
+// No engine of the server's own answers any number of times.
+TEST_F(IsolationTest, AChildThatSaysThatItIsDecoupledIsNotLoaded) {
+  program = {CHILD_PROGRAM, "stream"};
+  auto loaded = load("");
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ("INTERNAL: the process of model 'm' says that it answers any number of times", text_of(loaded.error()));
 }
 
 // The child is told of none of them, which it would not read before its step is over.
