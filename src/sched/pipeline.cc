@@ -42,7 +42,7 @@ class Pipeline final : public ProxyInbox {
   void send(const std::vector<Leg*>& legs);
   void follow(PipelineRun& run, Leg& leg, msg::Event&& event);
   void fail(PipelineRun& run, Status why);
-  void land(PipelineRun& run);
+  void release(PipelineRun& run);
   void finish(PipelineRun& run, msg::Event&& event);
   void count(const msg::Call& parent, const msg::Event& event);
   void close(PipelineRun& run);
@@ -62,7 +62,7 @@ void Pipeline::put(msg::Call* call) {
   enter([&] {
     PipelineRun& run = open(call);  // what it throws is the caller's: the Call is not here then
     go_on(run, [&] { send(due(run, order_.first)); });
-    land(run);
+    release(run);
   });
 }
 
@@ -93,12 +93,20 @@ void Pipeline::poke() {
 // A run in which the calling thread counts.
 PipelineRun& Pipeline::open(msg::Call* call) {
   std::lock_guard lock(mutex_);
-  if (spare_.empty()) spare_.push_back(all_.emplace_back(std::make_unique<PipelineRun>(plan_.nodes.size())).get());
+  if (spare_.empty()) {
+    if (spare_.capacity() <= all_.size()) spare_.reserve(2 * all_.size() + 1);  // close() must not allocate
+    spare_.push_back(all_.emplace_back(std::make_unique<PipelineRun>(plan_.nodes.size())).get());
+  }
   PipelineRun* run = spare_.back();
+  try {
+    run->index = open_.size();
+    run->begin(*call, plan_, order_);
+    open_.push_back(run);
+  } catch (...) {
+    run->slots.clear();  // the Call's tensors are not kept here
+    throw;
+  }
   spare_.pop_back();
-  run->index = open_.size();
-  run->begin(*call, plan_, order_);
-  open_.push_back(run);
   stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
   return *run;
 }
@@ -149,7 +157,7 @@ void Pipeline::receive(msg::Mail&& mail, bus::MailBursts&) {
   }
   PipelineRun& run = *leg.run;
   go_on(run, [&] { follow(run, leg, std::move(mail.event)); });
-  land(run);
+  release(run);
 }
 
 void Pipeline::follow(PipelineRun& run, Leg& leg, msg::Event&& event) {
@@ -185,7 +193,7 @@ void Pipeline::fail(PipelineRun& run, Status why) {
 }
 
 // The calling thread counts in the run no longer. The last one answers the Call.
-void Pipeline::land(PipelineRun& run) {
+void Pipeline::release(PipelineRun& run) {
   {
     std::lock_guard lock(run.mutex);
     if (--run.out > 0) return;
