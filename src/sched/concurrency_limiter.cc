@@ -91,7 +91,7 @@ class LimitedInbox final : public ProxyInbox, private DeadlineTimer::Listener {
   std::atomic<uint32_t> joining_{0};  // put()s that have a Call in the line and are not through
   std::mutex mutex_;
   std::unordered_map<const msg::Call*, Waiter> waiters_;  // under mutex_
-  base::Time rings_at_ = base::kNever;                    // under mutex_: what the deadline timer is set to
+  base::Time timer_at_ = base::kNever;                    // under mutex_: the time to which the deadline timer is set
   FairQueue order_{1};                                    // under the limiter's mutex
   std::vector<msg::Call*> calls_;                         // by slot; the same
 };
@@ -247,8 +247,8 @@ Status LimitedInbox::too_many() const {
 
 void LimitedInbox::set_timer(base::Time when) {
   std::lock_guard lock(mutex_);
-  if (when >= rings_at_) return;
-  if (deadline_timer_->set(*this, when)) rings_at_ = when;
+  if (when >= timer_at_) return;
+  if (deadline_timer_->set(*this, when)) timer_at_ = when;
 }
 
 void LimitedInbox::refuse(msg::Call* call, Status status) {
@@ -263,7 +263,7 @@ void LimitedInbox::refuse_here(msg::Call* call, Status status) {
   call->home->post_here({call, {msg::Failed{std::move(status)}}});
 }
 
-// Those of this gate that wait and are to go.
+// Those that wait in this Inbox and are to go.
 std::vector<msg::Call*> LimitedInbox::take_out(bool (LimitedInbox::*goes)(const msg::Call&) const) {
   std::vector<msg::Call*> taken;
   std::lock_guard lock(limiter_->mutex_);
@@ -290,7 +290,7 @@ void LimitedInbox::poke() {
 void LimitedInbox::on_deadline() {
   {
     std::lock_guard lock(mutex_);
-    rings_at_ = base::kNever;
+    timer_at_ = base::kNever;
   }
   auto taken = take_out(&LimitedInbox::late);
   base::Time next = base::kNever;

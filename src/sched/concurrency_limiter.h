@@ -53,7 +53,7 @@ class ConcurrencyLimiter final : public ProxyInbox::Resumable {
   uint32_t most_;  // this and what follows: under mutex_
   uint32_t inside_ = 0;
   size_t waiting_ = 0;
-  std::deque<LimitedInbox*> turns_;  // each gate where Calls wait, once
+  std::deque<LimitedInbox*> turns_;  // each Inbox in which Calls wait, once
 };
 
 // Puts `inner` behind `limiter`. At most spec.batching.max_queue Calls of it wait; more are refused with

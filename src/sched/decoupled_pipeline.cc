@@ -68,7 +68,7 @@ class DecoupledPipeline final : public ProxyInbox, public bus::CountsResponses {
   Status begin_after(Run& run, msg::Outputs&& answer);
   void send_answer(Run& run, msg::Event&& event);
   void fail(Run& run, Status why);
-  void land(Run& run);
+  void release(Run& run);
   void note(Run& run, Leg& leg, const msg::Event& event);
 
   const CutPlan plan_;
@@ -87,7 +87,7 @@ void DecoupledPipeline::put(msg::Call* call) {
   enter([&] {
     Run& run = open(call);  // what it throws is the caller's: the Call is not here then
     go_on(run, [&] { begin(run); });
-    land(run);
+    release(run);
   });
 }
 
@@ -174,12 +174,12 @@ void DecoupledPipeline::receive(msg::Mail&& mail, bus::MailBursts&) {
   }
   go_on(run, [&] { take(run, leg, std::move(mail.event)); });
   if (auto end = run.received(leg)) receive_end(run, leg, std::move(*end));
-  land(run);
+  release(run);
 }
 
 void DecoupledPipeline::receive_end(Run& run, Leg& leg, msg::Event&& end) {
   go_on(run, [&] { take(run, leg, std::move(end)); });
-  land(run);
+  release(run);
 }
 
 void DecoupledPipeline::take(Run& run, Leg& leg, msg::Event&& event) {
@@ -368,7 +368,7 @@ void DecoupledPipeline::fail(Run& run, Status why) {
 }
 
 // The calling thread counts in the run no longer. The last one ends the Call.
-void DecoupledPipeline::land(Run& run) {
+void DecoupledPipeline::release(Run& run) {
   {
     std::lock_guard lock(run.mutex);
     if (--run.out > 0) return;

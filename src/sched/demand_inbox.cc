@@ -11,7 +11,7 @@
 namespace weir::sched {
 
 // The version that was loaded, for both lines.
-class DemandInbox::Memory {
+class DemandInbox::LoadedVersion {
  public:
   msg::Inbox* inbox() const { return inbox_.load(std::memory_order_acquire); }
   // May come at any time. It is not the last to have what was loaded: whoever retires that waits for all others.
@@ -45,9 +45,10 @@ class DemandInbox::Memory {
 // Calls that wait together.
 class DemandInbox::Line {
  public:
-  Line(const Memory& memory, const msg::ModelSpec& spec, bus::ModelStats& stats, std::shared_ptr<DeadlineTimer> timer)
+  Line(const LoadedVersion& version, const msg::ModelSpec& spec, bus::ModelStats& stats,
+       std::shared_ptr<DeadlineTimer> timer)
       : timer_(std::move(timer)), gate_(std::make_shared<ConcurrencyLimiter>(0, " to be loaded")) {
-    auto behind = std::make_unique<Behind>(memory);
+    auto behind = std::make_unique<Behind>(version);
     behind_ = behind.get();
     inbox_ = sched::behind(gate_, std::move(behind), spec, stats, timer_);
   }
@@ -95,11 +96,11 @@ class DemandInbox::Line {
   // Where Calls come once there is an outcome.
   class Behind final : public msg::Inbox {
    public:
-    explicit Behind(const Memory& memory) : memory_(memory) {}
+    explicit Behind(const LoadedVersion& version) : version_(version) {}
     // A Call that has come in keeps what was loaded: settle() waits until it has left.
     void put(msg::Call* call) override {
       if (!failed_.load(std::memory_order_acquire))
-        if (auto* inbox = memory_.inbox()) return inbox->put(call);
+        if (auto* inbox = version_.inbox()) return inbox->put(call);
       base::Status why;
       {
         std::lock_guard lock(mutex_);
@@ -115,7 +116,7 @@ class DemandInbox::Line {
     void loaded() { failed_.store(false, std::memory_order_release); }
 
    private:
-    const Memory& memory_;
+    const LoadedVersion& version_;
     std::atomic<bool> failed_{false};  // what was loaded before may still be there
     std::mutex mutex_;
     base::Status why_;  // under mutex_
@@ -148,12 +149,12 @@ DemandInbox::DemandInbox(std::string_view model, Bounds bounds, bus::ModelStats&
                          const std::shared_ptr<DeadlineTimer>& timer, Ask ask)
     : ask_(std::move(ask)),
       spec_(queue_of(model, bounds)),
-      memory_(std::make_unique<Memory>()),
-      clients_(std::make_unique<Line>(*memory_, spec_, stats, timer)),
-      models_(std::make_unique<Line>(*memory_, spec_, stats, timer)) {}
+      version_(std::make_unique<LoadedVersion>()),
+      clients_(std::make_unique<Line>(*version_, spec_, stats, timer)),
+      models_(std::make_unique<Line>(*version_, spec_, stats, timer)) {}
 
 // Calls inside of what was loaded end before their lines do.
-DemandInbox::~DemandInbox() { memory_->drop(); }
+DemandInbox::~DemandInbox() { version_->drop(); }
 
 // Asks first: once the Call waits it may be answered, and this be gone. Whoever is asked finds it counted already.
 void DemandInbox::put(msg::Call* call) {
@@ -169,11 +170,11 @@ void DemandInbox::put(msg::Call* call) {
 void DemandInbox::poke() {
   clients_->inbox().poke();
   models_->inbox().poke();
-  memory_->poke();
+  version_->poke();
 }
 
 void DemandInbox::loaded(std::shared_ptr<bus::Served> loaded) {
-  memory_->set(std::move(loaded));
+  version_->set(std::move(loaded));
   clients_->loaded();
   models_->loaded();
 }
@@ -192,7 +193,7 @@ void DemandInbox::close() {
 
 bool DemandInbox::settle() {
   if (busy()) return false;
-  memory_->drop();
+  version_->drop();
   return true;
 }
 

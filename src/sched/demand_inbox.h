@@ -57,12 +57,12 @@ class DemandInbox final : public msg::Inbox {
   bool busy() const;
 
  private:
-  class Memory;
+  class LoadedVersion;
   class Line;
 
   const Ask ask_;
   msg::ModelSpec spec_;  // the queue's: the model's name and the bounds
-  const std::unique_ptr<Memory> memory_;
+  const std::unique_ptr<LoadedVersion> version_;
   const std::unique_ptr<Line> clients_, models_;
 };
 

@@ -20,7 +20,7 @@ namespace weir::sched {
 
 // `spec` and `stats` outlive the Inbox; `slabs` provides staging memory. The Inbox's destructor finishes what is
 // queued, then joins; no Call may arrive meanwhile. A Call whose time in the queue is over while all engines work is
-// answered by `deadline_timer`'s thread; null: the lanes have an deadline timer of their own. Several of these may
+// answered by `deadline_timer`'s thread; null: the lanes have a deadline timer of their own. Several of these may
 // serve parts of a model's instances; the engines are numbered from `first_instance` on.
 std::unique_ptr<msg::Inbox> make_lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec,
                                        bus::ModelStats& stats, base::SlabSource& slabs,

@@ -31,7 +31,7 @@ Status still_wanted(const msg::Call& call, Time now) {
 }  // namespace
 
 void Runner::run(const std::vector<msg::Call*>& calls) {
-  bordered(calls, [&] {
+  answer_if_thrown(calls, [&] {
     if (calls.size() > 1 && together(calls)) return;
     if (calls.size() == 1) return alone(calls.front(), room_.now());
     one_by_one(calls);
@@ -40,7 +40,7 @@ void Runner::run(const std::vector<msg::Call*>& calls) {
 
 // All of the calls are answered afterwards, unless nothing has been thrown and `work` has left them.
 template <class Work>
-void Runner::bordered(const std::vector<msg::Call*>& calls, Work&& work) {
+void Runner::answer_if_thrown(const std::vector<msg::Call*>& calls, Work&& work) {
   owed_ = &calls, answered_ = 0;
   Status status = base::attempt("a lane", work);
   if (!status.ok()) {
@@ -64,25 +64,25 @@ void Runner::one_by_one(const std::vector<msg::Call*>& calls) {
 }
 
 Runner::Launched Runner::launch(const std::vector<msg::Call*>& calls, Company company) {
-  auto launched = Launched::kOver;
-  bordered(calls, [&] {
-    flight_ = Clock{.started = room_.now()};
+  auto outcome = Launched::kOver;
+  answer_if_thrown(calls, [&] {
+    launched_ = Clock{.started = room_.now()};
     batch_.marks = {};
     auto status = guarded([&] {
       batch_.calls = room_.under_way = calls;
-      return staged(flight_) ? engine_.launch(batch_) : unstaged();
+      return staged(launched_) ? engine_.launch(batch_) : unstaged();
     });
     if (status.ok()) {
-      launched = Launched::kUnderWay;
+      outcome = Launched::kUnderWay;
       return;
     }
     release();
     if (status.code == Code::kResourceExhausted && company == Company::kOthers)
-      launched = Launched::kLater;
+      outcome = Launched::kLater;
     else
       over(calls, std::move(status));
   });
-  return launched;
+  return outcome;
 }
 
 bool Runner::land() {
@@ -94,18 +94,18 @@ bool Runner::land() {
     return {};
   });
   if (status.ok() && landing == Engine::Landing::kUnderWay) return false;
-  bordered(room_.under_way, [&] { landed(std::move(status)); });
+  answer_if_thrown(room_.under_way, [&] { landed(std::move(status)); });
   return true;
 }
 
 void Runner::landed(Status status) {
   const auto& marks = batch_.marks;
-  if (marks.arrived != base::kNever) flight_.computing = marks.arrived;
-  flight_.landed = marks.landed != base::kNever ? marks.landed : room_.now();
-  flight_.computed = marks.computed != base::kNever ? marks.computed : flight_.landed;
+  if (marks.arrived != base::kNever) launched_.computing = marks.arrived;
+  launched_.landed = marks.landed != base::kNever ? marks.landed : room_.now();
+  launched_.computed = marks.computed != base::kNever ? marks.computed : launched_.landed;
   if (status.ok()) status = guarded([this] { return part(); });
   if (status.ok()) {
-    answer(flight_);
+    answer(launched_);
   } else {
     release();
     over(room_.under_way, std::move(status));

@@ -71,7 +71,7 @@ class Runner {
     base::Time started{}, gathered{}, computing{}, computed{}, landed{}, finished{};
   };
   template <class Work>
-  void bordered(const std::vector<msg::Call*>& calls, Work&& work);
+  void answer_if_thrown(const std::vector<msg::Call*>& calls, Work&& work);
   bool together(const std::vector<msg::Call*>& calls);
   void one_by_one(const std::vector<msg::Call*>& calls);
   void landed(base::Status status);
@@ -100,8 +100,8 @@ class Runner {
   base::SlabSource& slabs_;
   Room& room_;
   Batch& batch_;
-  Clock flight_;  // of the batch that is under way
-  // Inside of bordered(): the calls to be answered, in their order, and how many have been.
+  Clock launched_;  // of the batch that is under way
+  // Inside of answer_if_thrown(): the calls to be answered, in their order, and how many have been.
   const std::vector<msg::Call*>* owed_ = nullptr;
   size_t answered_ = 0;
 };

@@ -79,7 +79,7 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
     base::Time queued = base::kNever;
     SequencePosition position;
     SequenceBatcher::Sequence* sequence = nullptr;  // once it runs
-    bool dressed = false;                           // it has the sequence's tensors
+    bool has_tensors = false;                       // those of its sequence
   };
   using Runs = std::vector<SequenceBatcher::Run>;
 
@@ -89,7 +89,7 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
   Status refused(SequenceBatcher::Arrival arrival, const std::string& id) const;
   void take_ready(Runs& runs);
   void start(const SequenceBatcher::Run& run);
-  Status dress(const SequenceBatcher::Run& run);
+  Status add_tensors(const SequenceBatcher::Run& run);
   void receive(msg::Mail&& mail, bus::MailBursts& out) override;
   Status keep_state(SequenceBatcher::Sequence& sequence, msg::Event& event);
   void refuse_dropped(const std::vector<msg::Call*>& dropped, const Status& why, bus::MailBursts& out);
@@ -213,7 +213,7 @@ void SequenceInbox::take_ready(Runs& runs) {
 }
 
 // Without a lock: the request of a sequence that runs has the sequence for itself.
-Status SequenceInbox::dress(const SequenceBatcher::Run& run) {
+Status SequenceInbox::add_tensors(const SequenceBatcher::Run& run) {
   msg::Call& call = *run.request.call;
   Inside* inside;
   {
@@ -224,7 +224,7 @@ Status SequenceInbox::dress(const SequenceBatcher::Run& run) {
   if (run.request.start) run.sequence->state.clear();
   const size_t inputs = call.inputs.size(), outputs = call.outputs.size();
   auto status = base::attempt("sequences", [&] { tensors_.add(call, inside->position, run.sequence->state); });
-  inside->dressed = status.ok();
+  inside->has_tensors = status.ok();
   if (status.ok()) return status;
   call.inputs.resize(inputs);
   call.outputs.resize(outputs);
@@ -234,7 +234,7 @@ Status SequenceInbox::dress(const SequenceBatcher::Run& run) {
 // Inside of enter().
 void SequenceInbox::start(const SequenceBatcher::Run& run) {
   msg::Call* call = run.request.call;
-  Status status = dress(run);
+  Status status = add_tensors(run);
   call->home = this;
   if (status.ok()) status = base::attempt("a queue", [&] { inner_[run.sequence->instance()]->put(call); });
   if (!status.ok()) base::until_done("sequences", [&] { post_here({call, {msg::Failed{status}}}); });
@@ -261,14 +261,14 @@ void SequenceInbox::receive(msg::Mail&& mail, bus::MailBursts& out) {
     Inside& inside = inside_.at(mail.call);
     if (!mail.event.last()) return out.add(inside.home, std::move(mail));
     auto& sequence = *inside.sequence;
-    const bool dressed = inside.dressed;
+    const bool has_tensors = inside.has_tensors;
     mail.call->home = inside.home;
     mail.call->times.queued = inside.queued;
     inside_.erase(mail.call);
     lock.unlock();
     const Status bad = keep_state(sequence, mail.event);
     if (!bad.ok()) mail.event = {msg::Failed{bad}};
-    if (dressed) tensors_.remove(*mail.call);
+    if (has_tensors) tensors_.remove(*mail.call);
     lock.lock();
     const auto* failed = std::get_if<msg::Failed>(&mail.event.what);
     const bool aborts = failed && (msg::ends_sequence(bad.code) || ends_sequence(*mail.call, failed->status.code));
