@@ -328,7 +328,7 @@ base::Result<std::vector<std::string>> list_models(const std::string& root, std:
     if (name == "__pycache__") return;  // beside scripts that make models
     if (good_model_name(name))
       names.push_back(std::move(name));
-    else if (odd && name[0] != '.')
+    else if (odd)
       odd->push_back(std::move(name));
   });
   if (!listed)

@@ -55,6 +55,8 @@ struct ModelFolder {
   uint64_t fingerprint(uint64_t v) const;
   // The name of a file of version `v`, below `path`.
   std::string relative(uint64_t v, std::string_view file) const;
+  // An engine quotes the paths that it was given; clients read "digits/1/model.onnx".
+  std::string without_root(std::string text) const;
   std::string version_path(uint64_t v) const { return lone_file.empty() ? path + "/" + std::to_string(v) : path; }
   std::vector<uint64_t> numbers() const;  // ascending
 };

@@ -30,16 +30,8 @@ namespace {
 constexpr size_t kMaxConfig = 4 << 20;
 constexpr size_t kMaxLabels = 16 << 20;
 
-// Engines quote the paths that they were given; clients read "digits/1/model.onnx".
-std::string without_root(std::string text, const ModelFolder& folder) {
-  std::string root = folder.path.substr(0, folder.path.find_last_of('/') + 1);
-  for (size_t at = text.find(root); at != std::string::npos && !root.empty(); at = text.find(root, at))
-    text.erase(at, root.size());
-  return text;
-}
-
 base::Status for_clients(base::Status why, const ModelFolder& folder, uint64_t version, const std::string& engine) {
-  why.text = without_root(std::move(why.text), folder) + hint_of_files(folder, version, engine);
+  why.text = folder.without_root(std::move(why.text)) + hint_of_files(folder, version, engine);
   return why;
 }
 
@@ -143,11 +135,11 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
   auto chosen = choose_source(std::move(given), files, folder.name + '/' + std::to_string(version) + '/');
   if (!chosen) return chosen;
   Source source = std::move(*chosen);
-  if (source.engine == "parrot") return base::failure(base::Code::kUnimplemented, "engine 'parrot' is called 'echo'");
   if (!engines_.count(source.engine)) {
-    std::string text = "no engine '" + source.engine + "' here; there are";
-    for (const auto& [name, maker] : engines_) text += (text.back() == 'e' ? " " : ", ") + name;
-    return base::failure(base::Code::kUnimplemented, text + hint_of_engine(source.engine));
+    std::string names;
+    for (const auto& [name, maker] : engines_) names += (names.empty() ? "" : ", ") + name;
+    return base::failure(base::Code::kUnimplemented,
+                         "no engine '" + source.engine + "' here; there are " + names + hint_of_engine(source.engine));
   }
   if (source.file.empty()) {
     if (!files.empty()) source.file = folder.version_path(version);
@@ -333,10 +325,10 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   narrow(*spec, instances->token_models);
   if (instances->decoupled)
     if (auto s = warm_up(*instances->decoupled, *spec, plan.folder, plan.config.warm_up, hooks_.loading); !s.ok())
-      return base::failure(s.code, without_root(s.text, plan.folder));
+      return base::failure(s.code, plan.folder.without_root(s.text));
   for (auto& engine : instances->engines)
     if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
-      return base::failure(s.code, without_root(s.text, plan.folder));
+      return base::failure(s.code, plan.folder.without_root(s.text));
   if (auto s = limit_rate(plan, *instances); !s.ok()) return s;
   living->watch(*instances);
   if (auto s = add_origins(plan, *spec, *instances); !s.ok()) return s;
@@ -372,7 +364,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
   } catch (const std::system_error& e) {
     return base::failure(base::Code::kResourceExhausted, "no thread could be started to run it: " + e.code().message());
   } catch (const std::exception& e) {
-    return base::failure(base::Code::kInternal, "loading failed: " + without_root(e.what(), folder));
+    return base::failure(base::Code::kInternal, "loading failed: " + folder.without_root(e.what()));
   }
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <tuple>
+
 #include "disk.h"
 #include "models/watch.h"
 #include "support/few_descriptors.h"
@@ -193,6 +195,23 @@ TEST(Folder, AFolderOfHuggingFaceOrOfPythonIsOneModel) {
 }
 
 // A script that makes models may lie beside them: it is not to run as one.
+TEST(Folder, PathsInTextsBeginBehindTheRoot) {
+  for (auto [path, text, shown] : {
+           std::tuple("/srv/models/m", "/srv/models/m/1/a: bad, and '/srv/models/m'", "m/1/a: bad, and 'm'"),
+           std::tuple("/srv/models/m", "/srv/models/other is not at x/srv/models/m", "other is not at x/srv/models/m"),
+           std::tuple("models/m", "cannot parse models/m/1/model.onnx", "cannot parse m/1/model.onnx"),
+           std::tuple("m", "m/1/model.onnx", "m/1/model.onnx"),
+           // In a folder below "/", as in a container, no other slash is lost.
+           std::tuple("/m", "/m/config.json: 3/4 of text/plain; /m", "m/config.json: 3/4 of text/plain; m"),
+           std::tuple("/m", "/models/m/a and /m.x", "/models/m/a and /m.x"),
+           std::tuple("/", "cannot open /x.onnx", "cannot open x.onnx"),
+       }) {
+    ModelFolder folder;
+    folder.path = path;
+    EXPECT_EQ(folder.without_root(text), shown) << path;
+  }
+}
+
 TEST(Folder, AScriptBesideAnyModelIsNoModel) {
   test::Disk disk({{"newer/model.py", "a"}, {"newer/m/2/model.onnx", "a"}, {"linked/model.py", "a"}, {"m/1/x", "a"}});
   disk.link("linked/n", "../m");

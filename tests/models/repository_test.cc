@@ -106,8 +106,6 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
        {"good/1/model.onnx", "a"},
        {"loose/model.onnx", "a"},
        {"pointer/1/model.onnx", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 132344\n"},
-       {"old/1/model.onnx", "a"},
-       {"old/model.yaml", "engine: parrot"},
        {"other/1/model.onnx", "a"},
        {"other/config.pbtxt", "name: \"another\""},
        {"syntax/1/model.onnx", "a"},
@@ -125,7 +123,6 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
       "in a model.py (backend: \"python\"))\n"
       "good/1 READY\n"
       "loose/ UNAVAILABLE (model 'loose' has no version folder; move model.onnx into loose/1/)\n"
-      "old/1 UNAVAILABLE (engine 'parrot' is called 'echo')\n"
       "other/ UNAVAILABLE (the configuration is for 'another', but its folder is 'other')\n"
       "pointer/1 UNAVAILABLE (cannot parse pointer/1/model.onnx; model.onnx is a Git LFS pointer: run 'git lfs pull' "
       "where it was cloned)\n"
