@@ -16,7 +16,7 @@ using msg::DType;
 std::string in_quotes(std::string_view word) { return "'" + std::string(word) + "'"; }
 
 // A tensor on its way through: whole shape, batch dimension included.
-struct Wire {
+struct PipelineTensor {
   uint32_t slot = 0;
   msg::TensorSpec spec;
   std::string maker;     // for complaints
@@ -49,13 +49,13 @@ bool any_optional(const std::vector<msg::TensorSpec>& tensors) {
 // Says nothing of batches either way.
 bool indifferent(const msg::ModelSpec& spec) { return spec.any_tensors && spec.max_batch == 0; }
 
-class Linking {
+class PipelineLinker {
  public:
-  Linking(const ModelConfig& config, const FindServed& find) : config_(config), find_(find) {}
+  PipelineLinker(const ModelConfig& config, const FindServed& find) : config_(config), find_(find) {}
 
   base::Result<Linked> link() {
-    for (auto step : {&Linking::find_nodes, &Linking::batch, &Linking::declared_inputs, &Linking::order,
-                      &Linking::nodes, &Linking::outputs})
+    for (auto step : {&PipelineLinker::find_nodes, &PipelineLinker::batch, &PipelineLinker::declared_inputs,
+                      &PipelineLinker::order, &PipelineLinker::nodes, &PipelineLinker::outputs})
       if (auto s = (this->*step)(); !s.ok()) return s;
     prune();
     if (!sched::chained(out_.plan))
@@ -105,20 +105,20 @@ class Linking {
     return t;
   }
 
-  uint32_t wire(const std::string& name, Wire made) {
+  uint32_t add_tensor(const std::string& name, PipelineTensor made) {
     made.slot = slots_;
     made.spec.name = name;
-    wires_.insert_or_assign(name, std::move(made));
+    tensors_.insert_or_assign(name, std::move(made));
     return slots_++;
   }
 
   void pipeline_input(const msg::TensorSpec& whole) {
-    uint32_t slot = wire(whole.name, {0, whole, "the pipeline's inputs", out_.spec.max_batch > 0});
+    uint32_t slot = add_tensor(whole.name, {0, whole, "the pipeline's inputs", out_.spec.max_batch > 0});
     out_.plan.inputs.push_back({whole.name, slot, whole.optional});
     out_.spec.inputs.push_back(rows(whole));
   }
 
-  // Their types and shapes may be left to the nodes: meet() fills them in.
+  // Their types and shapes may be left to the nodes: match() fills them in.
   Status declared_inputs() {
     for (const auto& t : config_.inputs) {
       msg::TensorSpec spec = t.spec;
@@ -154,7 +154,7 @@ class Linking {
 
   Status nothing_makes(const DagNode& node, const std::string& tensor) const {
     std::vector<std::string_view> names;
-    for (const auto& [name, wire] : wires_) names.push_back(name);
+    for (const auto& [name, made] : tensors_) names.push_back(name);
     auto near = base::near_miss(tensor, names);
     return invalid("node " + in_quotes(node.name) + " takes " + in_quotes(tensor) +
                    ", which is no input of the pipeline and which no node before it makes" +
@@ -177,10 +177,10 @@ class Linking {
   }
 
   // The model's tensors, as it declares them or, where it takes any, as they are mapped.
-  static base::Result<std::vector<msg::TensorSpec>> tensors(const DagNode& node, const msg::ModelSpec& spec,
-                                                            const std::vector<msg::TensorSpec>& declared,
-                                                            const std::map<std::string, std::string>& mapped,
-                                                            std::string_view what) {
+  static base::Result<std::vector<msg::TensorSpec>> model_tensors(const DagNode& node, const msg::ModelSpec& spec,
+                                                                  const std::vector<msg::TensorSpec>& declared,
+                                                                  const std::map<std::string, std::string>& mapped,
+                                                                  std::string_view what) {
     std::vector<msg::TensorSpec> out;
     for (auto t : declared) {
       t.shape = spec.public_shape(t);
@@ -207,7 +207,7 @@ class Linking {
   }
 
   Status node_inputs(const DagNode& node, const msg::ModelSpec& spec, sched::PipelineNode& planned) {
-    auto all = tensors(node, spec, spec.inputs, node.inputs, "input");
+    auto all = model_tensors(node, spec, spec.inputs, node.inputs, "input");
     if (!all) return all.error();
     bool first = out_.plan.nodes.size() == 1 && config_.inputs.empty();
     for (auto& input : *all) {
@@ -217,18 +217,18 @@ class Linking {
         return invalid("node " + in_quotes(node.name) + ": input " + in_quotes(input.name) +
                        " is not in its input_map");
       const std::string& tensor = *mapped_to;
-      if (first && !wires_.count(tensor)) {
+      if (first && !tensors_.count(tensor)) {
         msg::TensorSpec own = input;
         own.name = tensor;
         pipeline_input(own);
       }
-      auto at = wires_.find(tensor);
-      if (at == wires_.end() && input.optional && !node.inputs.count(input.name)) continue;
-      if (at == wires_.end()) return nothing_makes(node, tensor);
+      auto at = tensors_.find(tensor);
+      if (at == tensors_.end() && input.optional && !node.inputs.count(input.name)) continue;
+      if (at == tensors_.end()) return nothing_makes(node, tensor);
       sched::PipelinePort port{input.name, at->second.slot, input.optional};
       port.leading = leading_of(at->second, input, spec);
       if (port.leading == Leading::kAsItIs)
-        if (auto s = meet(node, input, at->second); !s.ok()) return s;
+        if (auto s = match(node, input, at->second); !s.ok()) return s;
       planned.inputs.push_back(std::move(port));
     }
     return {};
@@ -236,45 +236,47 @@ class Linking {
 
   // As in Triton, what differs by the dimension of the batch alone fits in an ensemble: between a pipeline or model
   // without batches and a model with them a tensor is a batch of one row.
-  Leading leading_of(const Wire& wire, const msg::TensorSpec& input, const msg::ModelSpec& spec) const {
-    bool known = ensemble() && wire.spec.dtype == input.dtype && !open_.count(wire.spec.name);
-    if (!known || wire.batched == takes_batches(spec) || may_be(wire.spec.shape, input.shape)) return Leading::kAsItIs;
-    if (wire.batched) return may_be(without_first(wire.spec.shape), input.shape) ? Leading::kDropped : Leading::kAsItIs;
-    return may_be(wire.spec.shape, without_first(input.shape)) ? Leading::kAdded : Leading::kAsItIs;
+  Leading leading_of(const PipelineTensor& tensor, const msg::TensorSpec& input, const msg::ModelSpec& spec) const {
+    bool known = ensemble() && tensor.spec.dtype == input.dtype && !open_.count(tensor.spec.name);
+    if (!known || tensor.batched == takes_batches(spec) || may_be(tensor.spec.shape, input.shape))
+      return Leading::kAsItIs;
+    if (tensor.batched)
+      return may_be(without_first(tensor.spec.shape), input.shape) ? Leading::kDropped : Leading::kAsItIs;
+    return may_be(tensor.spec.shape, without_first(input.shape)) ? Leading::kAdded : Leading::kAsItIs;
   }
 
   // A tensor and the input that it feeds; what one of them leaves open the other says.
-  Status meet(const DagNode& node, const msg::TensorSpec& input, Wire& wire) {
+  Status match(const DagNode& node, const msg::TensorSpec& input, PipelineTensor& tensor) {
     if (input.dtype == DType::kInvalid) return {};
-    bool typed = wire.spec.dtype != DType::kInvalid;
-    bool shaped = typed && !open_.count(wire.spec.name);
-    if ((typed && wire.spec.dtype != input.dtype) || (shaped && !may_be(wire.spec.shape, input.shape)))
+    bool typed = tensor.spec.dtype != DType::kInvalid;
+    bool shaped = typed && !open_.count(tensor.spec.name);
+    if ((typed && tensor.spec.dtype != input.dtype) || (shaped && !may_be(tensor.spec.shape, input.shape)))
       return invalid("node " + in_quotes(node.name) + ": input " + in_quotes(input.name) + " is " + text_of(input) +
-                     ", but " + in_quotes(wire.spec.name) + " from " + wire.maker + " is " + text_of(wire.spec));
+                     ", but " + in_quotes(tensor.spec.name) + " from " + tensor.maker + " is " + text_of(tensor.spec));
     if (shaped) return {};
-    open_.erase(wire.spec.name);
-    wire.spec.dtype = input.dtype;
-    wire.spec.shape = input.shape;
+    open_.erase(tensor.spec.name);
+    tensor.spec.dtype = input.dtype;
+    tensor.spec.shape = input.shape;
     for (auto& own : out_.spec.inputs)
-      if (own.name == wire.spec.name) own = rows(wire.spec);
+      if (own.name == tensor.spec.name) own = rows(tensor.spec);
     return {};
   }
 
   Status node_outputs(const DagNode& node, const msg::ModelSpec& spec, sched::PipelineNode& planned) {
-    auto all = tensors(node, spec, spec.outputs, node.outputs, "output");
+    auto all = model_tensors(node, spec, spec.outputs, node.outputs, "output");
     if (!all) return all.error();
     last_.clear();
     const bool may_leave_out = ensemble() && (any_optional(spec.inputs) || may_omit(spec, node, *all));
     for (auto& output : *all) {
       const std::string* tensor = mapped(node.outputs, output.name);
       if (!tensor) continue;
-      auto before = wires_.find(*tensor);
-      if (ensemble() && before != wires_.end())
+      auto before = tensors_.find(*tensor);
+      if (ensemble() && before != tensors_.end())
         return invalid("node " + in_quotes(node.name) + " makes " + in_quotes(*tensor) + ", which comes from " +
                        before->second.maker + " already");
-      Wire made{0, output, "node " + in_quotes(node.name), takes_batches(spec)};
+      PipelineTensor made{0, output, "node " + in_quotes(node.name), takes_batches(spec)};
       echo(node, spec, made);
-      planned.outputs.push_back({output.name, wire(*tensor, std::move(made)), may_leave_out});
+      planned.outputs.push_back({output.name, add_tensor(*tensor, std::move(made)), may_leave_out});
       last_.push_back(*tensor);
     }
     return {};
@@ -287,11 +289,11 @@ class Linking {
   }
 
   // Among models that take any tensors only identity is known: it returns under a name what it was given.
-  void echo(const DagNode& node, const msg::ModelSpec& spec, Wire& made) const {
+  void echo(const DagNode& node, const msg::ModelSpec& spec, PipelineTensor& made) const {
     if (made.spec.dtype != DType::kInvalid || spec.engine != "identity") return;
     const std::string* given = mapped(node.inputs, made.spec.name);
-    auto at = given ? wires_.find(*given) : wires_.end();
-    if (at == wires_.end()) return;
+    auto at = given ? tensors_.find(*given) : tensors_.end();
+    if (at == tensors_.end()) return;
     made.spec.dtype = at->second.spec.dtype;
     made.spec.shape = at->second.spec.shape;
     made.batched = at->second.batched;
@@ -302,8 +304,8 @@ class Linking {
     if (!config_.outputs.empty()) names.clear();
     for (const auto& t : config_.outputs) names.push_back(t.spec.name);
     for (const auto& name : names) {
-      auto at = wires_.find(name);
-      if (at == wires_.end()) return invalid("no node makes the pipeline's output " + in_quotes(name));
+      auto at = tensors_.find(name);
+      if (at == tensors_.end()) return invalid("no node makes the pipeline's output " + in_quotes(name));
       auto& port = out_.plan.outputs.emplace_back(sched::PipelinePort{name, at->second.slot, false});
       msg::TensorSpec spec = at->second.spec;
       for (const auto& t : config_.outputs) {
@@ -324,9 +326,10 @@ class Linking {
     return {};
   }
 
-  bool is_one_row(const Wire& wire, const TensorConfig& declared) const {
-    return ensemble() && wire.batched && out_.spec.max_batch == 0 && declared.shape_given &&
-           !may_be(wire.spec.shape, declared.spec.shape) && may_be(without_first(wire.spec.shape), declared.spec.shape);
+  bool is_one_row(const PipelineTensor& tensor, const TensorConfig& declared) const {
+    return ensemble() && tensor.batched && out_.spec.max_batch == 0 && declared.shape_given &&
+           !may_be(tensor.spec.shape, declared.spec.shape) &&
+           may_be(without_first(tensor.spec.shape), declared.spec.shape);
   }
 
   // Nodes make only what somebody reads.
@@ -341,17 +344,19 @@ class Linking {
 
   const ModelConfig& config_;
   const FindServed& find_;
-  std::vector<std::shared_ptr<bus::Served>> served_;  // by node, as written
-  std::vector<size_t> left_;                          // nodes in the order in which they run
-  std::map<std::string, Wire, std::less<>> wires_;    // by the name that a tensor has now
-  std::set<std::string> open_;                        // pipeline inputs whose shape is for the nodes to say
-  std::vector<std::string> last_;                     // what the last node made
+  std::vector<std::shared_ptr<bus::Served>> served_;            // by node, as written
+  std::vector<size_t> left_;                                    // nodes in the order in which they run
+  std::map<std::string, PipelineTensor, std::less<>> tensors_;  // by the name that a tensor has now
+  std::set<std::string> open_;                                  // pipeline inputs whose shape is for the nodes to say
+  std::vector<std::string> last_;                               // what the last node made
   uint32_t slots_ = 0;
   Linked out_;
 };
 
 }  // namespace
 
-base::Result<Linked> link(const ModelConfig& config, const FindServed& find) { return Linking(config, find).link(); }
+base::Result<Linked> link(const ModelConfig& config, const FindServed& find) {
+  return PipelineLinker(config, find).link();
+}
 
 }  // namespace weir::models

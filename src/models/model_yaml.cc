@@ -13,9 +13,9 @@ namespace weir::models {
 namespace {
 
 // One function per key; a map is read by looking each of its keys up in its table.
-class Reading : YamlReader {
+class ModelYamlReader : YamlReader {
  public:
-  Reading(std::string_view place, const msg::BatchPolicy& defaults) : YamlReader(place), defaults_(defaults) {
+  ModelYamlReader(std::string_view place, const msg::BatchPolicy& defaults) : YamlReader(place), defaults_(defaults) {
     out_.batching = defaults;
   }
 
@@ -317,7 +317,7 @@ base::Result<ModelConfig> parse_model_yaml(std::string_view text, std::string_vi
                                            const msg::BatchPolicy& defaults) {
   auto tree = parse_yaml(text, place);
   if (!tree) return tree.error();
-  return Reading(place, defaults).read(*tree);
+  return ModelYamlReader(place, defaults).read(*tree);
 }
 
 }  // namespace weir::models

@@ -3,9 +3,8 @@
 //   engine: onnx                 # by default, by the file that is there
 //   file: model.onnx             # in each version's folder
 //   names: [Qwen/Qwen3-8B]       # others by which clients may call the model, if no other model has them
-//   adapters: {sql: adapters/sql}    # of a model that makes tokens, on the CPU: LoRA adapters as PEFT writes them,
-//   each
-//                                # served as a model of that name; folders in each version's folder
+//   adapters: {sql: adapters/sql}    # of a model that makes tokens, on the CPU: LoRA adapters as PEFT writes them
+//                                # (folders in each version's folder), each served as a model of that name
 //   adapters_folder: adapters    # the same of all folders in this one, by their names; they come and go while the
 //                                # model serves
 //   max_batch: 32                # 0 = the first dimension is not a batch

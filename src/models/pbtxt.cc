@@ -60,9 +60,9 @@ struct Errors final : pb::io::ErrorCollector {
 constexpr uint64_t kLongest = 3'600'000'000;  // an hour in µs
 
 // Reads one ModelConfig; the first thing that weir cannot honour ends it.
-class PbtxtReading {
+class PbtxtReader {
  public:
-  PbtxtReading(const inference::ModelConfig& in, const msg::BatchPolicy& defaults) : in_(in) {
+  PbtxtReader(const inference::ModelConfig& in, const msg::BatchPolicy& defaults) : in_(in) {
     out_.batching = defaults;
   }
 
@@ -81,9 +81,9 @@ class PbtxtReading {
     out_.response_cache = in_.response_cache().enable();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
     if (auto s = own_parameters(); !s.ok()) return s;
-    for (auto step : {&PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions, &PbtxtReading::batching,
-                      &PbtxtReading::sequence, &PbtxtReading::instances, &PbtxtReading::ensemble,
-                      &PbtxtReading::warm_up, &PbtxtReading::accelerators, &PbtxtReading::metrics})
+    for (auto step : {&PbtxtReader::inputs, &PbtxtReader::outputs, &PbtxtReader::versions, &PbtxtReader::batching,
+                      &PbtxtReader::sequence, &PbtxtReader::instances, &PbtxtReader::ensemble, &PbtxtReader::warm_up,
+                      &PbtxtReader::accelerators, &PbtxtReader::metrics})
       if (auto s = (this->*step)(); !s.ok()) return s;
     return std::move(out_);
   }
@@ -372,7 +372,7 @@ base::Result<ModelConfig> parse_pbtxt(std::string_view text, std::string_view pl
   parser.RecordErrorsTo(&errors);
   parser.SetRecursionLimit(kMaxConfigDepth);
   if (!parser.ParseFromString(std::string(text), &in)) return base::invalid(errors.text);
-  auto config = PbtxtReading(in, defaults).read();
+  auto config = PbtxtReader(in, defaults).read();
   if (!config) {
     auto status = config.error();
     status.text = std::string(place) + ": " + status.text;
@@ -387,7 +387,7 @@ base::Result<ModelConfig> parse_config_json(std::string_view text, const msg::Ba
   pb::util::JsonParseOptions options;
   auto parsed = pb::util::JsonStringToMessage(std::string(text), &in, options);
   if (!parsed.ok()) return base::invalid("load parameter 'config': " + std::string(parsed.message()));
-  auto config = PbtxtReading(in, defaults).read();
+  auto config = PbtxtReader(in, defaults).read();
   if (!config) return base::failure(config.error().code, "load parameter 'config': " + config.error().text);
   return config;
 }

@@ -117,9 +117,9 @@ class Repository {
   base::Status start();
   // Asynchronous; `done` is called on the repository's thread, which it must not block. A load of what is loaded
   // reloads it if the files changed. An adapter becomes a model beside the one that it is for, whatever `control` says;
-  // so it leaves again. What is asked for while the model is being loaded is done after that, in its turn.
-  // With kDemand the model is in memory then, as if a request had asked for it. Whoever asks
-  // may be a model that is loaded itself, and wait for this: an error where it would wait for itself.
+  // so it leaves again. What is asked for while the model is being loaded is done after that, in its turn. With kDemand
+  // the model is in memory then, as if a request had asked for it. Whoever asks may be a model that is loaded itself,
+  // and wait for this: an error where it would wait for itself.
   void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done, Asking asking = {});
   // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them, or they
   // were loaded on their own. With kDemand no request brings it back but a load.
