@@ -31,7 +31,7 @@ void Repository::Parts::Requests::load_adapter(const std::string& name, const Gi
   if (!own) return done(parts_.not_found(*model));
   const auto load = [this, own = *own, name, parameters, done](const base::Status& there) {
     if (!there.ok()) return done(there);
-    jobs_.add(own, Jobs::Needs::kPlace,
+    jobs_.add(own, LoadJobs::Needs::kPlace,
               [this, own, name, parameters, done] { done(load_adapter_of(own, name, *parameters)); });
   };
   if (!parts_.demand.on() || !parts_.demand.is_missing(*own)) return load({});

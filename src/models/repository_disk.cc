@@ -78,7 +78,7 @@ LoadOrder Repository::Parts::Disk::in_order(const Folders& folders, const Config
 }
 
 void Repository::Parts::Disk::begin_load(const std::shared_ptr<Start>& start, const std::string& name) {
-  jobs_.add(name, Jobs::Needs::kPlace, [this, start, name] {
+  jobs_.add(name, LoadJobs::Needs::kPlace, [this, start, name] {
     auto status = load_at_start(*start, name);
     if (parts_.demand.on() && is_of_startup(name)) parts_.demand.want(name);
     parts_.publish();
@@ -142,14 +142,14 @@ void Repository::Parts::Disk::rescan(Watch::Settle settle, const std::function<v
   };
   for (const auto& name : changed) {
     parts_.watch.took(name, folders.at(name).fingerprint());
-    jobs_.add(name, Jobs::Needs::kPlace, [this, folder = std::move(folders.at(name)), one] {
+    jobs_.add(name, LoadJobs::Needs::kPlace, [this, folder = std::move(folders.at(name)), one] {
       if (parts_.wanted.contains(folder.name)) parts_.load_one(folder, nullptr);  // a request may have unloaded it
       one();
     });
   }
   for (const auto& name : gone) {
     parts_.watch.forget(name);
-    jobs_.add(name, Jobs::Needs::kNothing, [this, name, one] {
+    jobs_.add(name, LoadJobs::Needs::kNothing, [this, name, one] {
       if (!parts_.queue->ends() && !table_.uploaded(name)) drop(name);
       one();
     });
@@ -205,7 +205,7 @@ void Repository::Parts::Disk::refresh_some() {
       names.erase(at), parts_.queue->waiting.erase(next);
     }
     refreshing_.insert(next.second);
-    jobs_.add(next.second, Jobs::Needs::kPlace, [this, next] {
+    jobs_.add(next.second, LoadJobs::Needs::kPlace, [this, next] {
       if (!parts_.queue->ends()) refresh(next.first, next.second);
       refreshing_.erase(next.second);
     });

@@ -51,7 +51,7 @@ class Repository::Parts::Disk {
   void refresh(const std::string& root, const std::string& name);  // may load
 
   Parts& parts_;
-  Jobs& jobs_;
+  LoadJobs& jobs_;
   ModelTable& table_;
   RootScan roots_;  // without the lock
   Clock::time_point next_poll_ = Clock::time_point::max();

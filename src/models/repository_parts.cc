@@ -45,7 +45,7 @@ Repository::Parts::Parts(RepositoryOptions o, std::map<std::string, EngineMaker>
       publisher(table, queue, options.default_model, std::move(p)),
       demand(options, table, queue,
              {[this](const std::string& name, const Demand::Done& done) {
-                jobs.add(name, Jobs::Needs::kThread, [this, name, done] { done(load_wanted(name)); });
+                jobs.add(name, LoadJobs::Needs::kThread, [this, name, done] { done(load_wanted(name)); });
               },
               [this](const std::string& name) { return jobs.is_busy(name); }, [this] { publish(); }}),
       requests(std::make_unique<Requests>(*this)),
@@ -89,7 +89,7 @@ void Repository::Parts::work() {
   destroy_unused();
   demand.step();
   for (const auto& name : restarts.due(Clock::now()))
-    jobs.add(name, Jobs::Needs::kPlace, [this, name] { revive(name); });
+    jobs.add(name, LoadJobs::Needs::kPlace, [this, name] { revive(name); });
   disk->work();
   jobs.start_ready();
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "models/demand.h"
-#include "models/jobs.h"
+#include "models/load_jobs.h"
 #include "models/loader.h"
 #include "models/model_table.h"
 #include "models/publisher.h"
@@ -66,7 +66,7 @@ struct Repository::Parts {
   const std::shared_future<void> end = ended.get_future().share();
 
   RepositoryLock lock;  // of all that follows; taken before the queue's mutex
-  Jobs jobs;
+  LoadJobs jobs;
   Loader loader;
   ModelTable table{lock};
   Watch watch;

@@ -34,7 +34,7 @@ void Repository::Parts::Requests::load(const std::string& name, const Given& par
     parts_.demand.want(name, who, [done, wait](const base::Status& outcome) { done(outcome); });
   };
   if (asking.model.empty())
-    return jobs_.add(name, Jobs::Needs::kPlace,
+    return jobs_.add(name, LoadJobs::Needs::kPlace,
                      [this, name, parameters, loaded] { loaded(load_named(name, parameters)); });
   // While a model is loaded anew, the instances that serve may ask as well: no load waits for those.
   const bool serves = asking.made && asking.made->load();
@@ -122,11 +122,11 @@ void Repository::Parts::Requests::load_node(const std::string& node, std::set<st
 void Repository::Parts::Requests::unload(const std::string& name, Dependents dependents, const std::string& asking,
                                          const Done& done) {
   if (const auto* model = asking.empty() ? AdapterTable(table_).owner(name) : nullptr)
-    return jobs_.add(*model, Jobs::Needs::kNothing,
+    return jobs_.add(*model, LoadJobs::Needs::kNothing,
                      [this, model = *model, name, done] { done(unload_adapter(model, name)); });
   if (auto s = check_request(name, "unload"); !s.ok()) return done(s);
   if (asking.empty())
-    return jobs_.add(name, Jobs::Needs::kNothing,
+    return jobs_.add(name, LoadJobs::Needs::kNothing,
                      [this, name, dependents, done] { done(unload_named(name, dependents, {})); });
   done(jobs_.is_busy(name) ? is_being_loaded(name) : unload_named(name, dependents, asking));
 }
@@ -159,7 +159,7 @@ void Repository::Parts::Requests::unload_one(const std::string& name, Dependents
     if (!jobs_.is_busy(node)) {
       unload_one(node, dependents, asking);
     } else if (asking.empty()) {
-      jobs_.add(node, Jobs::Needs::kNothing, [this, node] {
+      jobs_.add(node, LoadJobs::Needs::kNothing, [this, node] {
         if (parts_.queue->ends() || stays(node)) return;
         unload_one(node, Dependents::kUnload, {});
         parts_.publish();

@@ -38,7 +38,7 @@ class Repository::Parts::Requests {
   base::Status check_request(const std::string& name, std::string_view verb) const;
 
   Parts& parts_;
-  Jobs& jobs_;
+  LoadJobs& jobs_;
   ModelTable& table_;
 };
 

@@ -1,5 +1,5 @@
 // Which jobs have a thread and a place.
-#include "models/jobs.h"
+#include "models/load_jobs.h"
 
 #include <gtest/gtest.h>
 
@@ -13,12 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class JobsTest : public testing::Test {
+class LoadJobsTest : public testing::Test {
  protected:
   // A load that does not end before let_go().
   void load(const std::string& model) {
     held.insert(model);
-    jobs.add(model, Jobs::Needs::kPlace, [this, model] {
+    jobs.add(model, LoadJobs::Needs::kPlace, [this, model] {
       while (held.contains(model)) lock.wait();
     });
   }
@@ -37,11 +37,11 @@ class JobsTest : public testing::Test {
   using Models = std::set<std::string>;
 
   RepositoryLock lock;
-  Jobs jobs{lock, std::make_shared<TaskQueue>(), 1, 20ms};
+  LoadJobs jobs{lock, std::make_shared<TaskQueue>(), 1, 20ms};
   std::set<std::string> held;
 };
 
-TEST_F(JobsTest, ALoadThatTakesLongGivesItsPlaceToTheNext) {
+TEST_F(LoadJobsTest, ALoadThatTakesLongGivesItsPlaceToTheNext) {
   std::lock_guard all(lock);
   load("a"), load("b"), load("c");
   jobs.start_ready();
@@ -53,19 +53,20 @@ TEST_F(JobsTest, ALoadThatTakesLongGivesItsPlaceToTheNext) {
   EXPECT_EQ(busy(), (Models{"a", "c"})) << "the place is that of the next";
   let_go("a");
   load("a");
-  EXPECT_NE(jobs.next_look(), Jobs::Clock::time_point::max()) << "the first has ended, and had no place to give back";
+  EXPECT_NE(jobs.next_look(), LoadJobs::Clock::time_point::max())
+      << "the first has ended, and had no place to give back";
   let_go("c"), let_go("a");
   EXPECT_TRUE(jobs.idle());
 }
 
 // Loads beside each other make each other slower, and each has its model in memory.
-TEST_F(JobsTest, NoMorePlacesAreGivenAwayThanThereAre) {
+TEST_F(LoadJobsTest, NoMorePlacesAreGivenAwayThanThereAre) {
   std::lock_guard all(lock);
   load("a"), load("b"), load("c");
   jobs.start_ready();
   std::this_thread::sleep_until(jobs.next_look());
   jobs.start_ready();
-  EXPECT_EQ(jobs.next_look(), Jobs::Clock::time_point::max()) << "nothing can begin before one has ended";
+  EXPECT_EQ(jobs.next_look(), LoadJobs::Clock::time_point::max()) << "nothing can begin before one has ended";
   std::this_thread::sleep_for(20ms);
   jobs.start_ready();
   EXPECT_EQ(busy(), (Models{"a", "b"}));
@@ -75,18 +76,18 @@ TEST_F(JobsTest, NoMorePlacesAreGivenAwayThanThereAre) {
   EXPECT_TRUE(jobs.idle());
 }
 
-TEST_F(JobsTest, NobodyLooksWhereNothingWaitsForAPlace) {
+TEST_F(LoadJobsTest, NobodyLooksWhereNothingWaitsForAPlace) {
   std::lock_guard all(lock);
-  EXPECT_EQ(jobs.next_look(), Jobs::Clock::time_point::max());
+  EXPECT_EQ(jobs.next_look(), LoadJobs::Clock::time_point::max());
   load("a");
   jobs.start_ready();
-  EXPECT_EQ(jobs.next_look(), Jobs::Clock::time_point::max());
+  EXPECT_EQ(jobs.next_look(), LoadJobs::Clock::time_point::max());
   std::this_thread::sleep_for(20ms);
   load("b");
-  EXPECT_LE(jobs.next_look(), Jobs::Clock::now());
+  EXPECT_LE(jobs.next_look(), LoadJobs::Clock::now());
   jobs.start_ready();
   EXPECT_EQ(busy(), (Models{"a", "b"})) << "it begins at once, as the first has had its time";
-  EXPECT_EQ(jobs.next_look(), Jobs::Clock::time_point::max());
+  EXPECT_EQ(jobs.next_look(), LoadJobs::Clock::time_point::max());
   let_go("a"), let_go("b");
   EXPECT_TRUE(jobs.idle());
 }

@@ -1,5 +1,5 @@
-// Jobs: what is to be done with the models of a Repository: for one model one after the other, in the order in which it
-// was asked for; for different ones beside each other, each on a thread of its own.
+// LoadJobs: what is to be done with the models of a Repository: for one model one after the other, in the order in
+// which it was asked for; for different ones beside each other, each on a thread of its own.
 //
 // At most so many loads have a place at once. A thread that waits for another load gives its place away meanwhile, and
 // one that has had it for `patience` gives it away for good, where others wait for one: it may hang. At most as many
@@ -28,7 +28,7 @@
 
 namespace weir::models {
 
-class Jobs {
+class LoadJobs {
  public:
   using Work = std::function<void()>;
   using Clock = std::chrono::steady_clock;
@@ -37,9 +37,9 @@ class Jobs {
   enum class Needs : uint8_t { kNothing, kThread, kPlace };
 
   // Both are borrowed. The queue is poked when start_ready() has something to do. `places`: at least 1.
-  Jobs(RepositoryLock& lock, std::shared_ptr<TaskQueue> queue, uint32_t places, base::Duration patience)
+  LoadJobs(RepositoryLock& lock, std::shared_ptr<TaskQueue> queue, uint32_t places, base::Duration patience)
       : lock_(lock), queue_(std::move(queue)), places_(places), patience_(patience) {}
-  ~Jobs();  // idle() by then
+  ~LoadJobs();  // idle() by then
 
   // `work` runs once all that was added of this model before has been done and nobody loads it. On a thread, it is the
   // one that loads the model meanwhile.

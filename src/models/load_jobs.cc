@@ -1,4 +1,4 @@
-#include "models/jobs.h"
+#include "models/load_jobs.h"
 
 #include <pthread.h>
 
@@ -17,27 +17,27 @@ constexpr size_t kMostThreads = 64, kMostBeside = 192;
 
 }  // namespace
 
-Jobs::~Jobs() { join_ended(); }
+LoadJobs::~LoadJobs() { join_ended(); }
 
-void Jobs::add(std::string model, Needs needs, Work work) {
+void LoadJobs::add(std::string model, Needs needs, Work work) {
   waiting_[model].push_back({needs, std::move(work)});
   list(model);
   queue_->poke();
 }
 
-void Jobs::add_beside(Work work) {
+void LoadJobs::add_beside(Work work) {
   beside_.push_back(std::move(work));
   queue_->poke();
 }
 
 // A model may be listed twice, or while it is busy: start_ready() looks again.
-void Jobs::list(const std::string& model) {
+void LoadJobs::list(const std::string& model) {
   auto found = waiting_.find(model);
   if (found == waiting_.end() || busy_.contains(model)) return;
   (found->second.front().needs == Needs::kPlace ? for_place_ : at_once_).push_back(model);
 }
 
-std::optional<Jobs::Job> Jobs::take(const std::string& model) {
+std::optional<LoadJobs::Job> LoadJobs::take(const std::string& model) {
   auto found = waiting_.find(model);
   if (found == waiting_.end() || busy_.contains(model)) return std::nullopt;
   Job job = std::move(found->second.front());
@@ -46,7 +46,7 @@ std::optional<Jobs::Job> Jobs::take(const std::string& model) {
   return job;
 }
 
-void Jobs::start_ready() {
+void LoadJobs::start_ready() {
   join_ended();
   free_places();
   while (!beside_.empty() && threads_.size() < kMostBeside) {
@@ -70,7 +70,7 @@ void Jobs::start_ready() {
   }
 }
 
-Jobs::Clock::time_point Jobs::next_look() const {
+LoadJobs::Clock::time_point LoadJobs::next_look() const {
   auto first = Clock::time_point::max();
   if (!may_free_place()) return first;
   for (const auto& [number, running] : threads_)
@@ -78,7 +78,7 @@ Jobs::Clock::time_point Jobs::next_look() const {
   return first;
 }
 
-void Jobs::free_places() {
+void LoadJobs::free_places() {
   const auto now = Clock::now();
   for (auto& [number, running] : threads_) {
     if (!may_free_place()) return;
@@ -89,7 +89,7 @@ void Jobs::free_places() {
   }
 }
 
-void Jobs::begin(const std::string& model, Job job) {
+void LoadJobs::begin(const std::string& model, Job job) {
   if (job.needs == Needs::kNothing) {
     job.work();
     return list(model);
@@ -99,7 +99,7 @@ void Jobs::begin(const std::string& model, Job job) {
 }
 
 // Where there is no thread to be had the caller's does the work, and all else waits for it.
-void Jobs::begin_thread(std::string model, bool needs_place, Work work) {
+void LoadJobs::begin_thread(std::string model, bool needs_place, Work work) {
   const uint64_t number = ++last_number_;
   auto& running = threads_[number];
   running.model = std::move(model), running.has_place = needs_place, running.since = Clock::now();
@@ -117,12 +117,12 @@ void Jobs::begin_thread(std::string model, bool needs_place, Work work) {
   }
 }
 
-void Jobs::run(uint64_t number, const Work& work) {
+void LoadJobs::run(uint64_t number, const Work& work) {
   work();
   end(number);
 }
 
-void Jobs::end(uint64_t number) {
+void LoadJobs::end(uint64_t number) {
   auto& running = threads_.at(number);
   if (std::exchange(running.has_place, false)) --taken_;
   if (std::exchange(running.lost_place, false)) --lost_;
@@ -133,14 +133,14 @@ void Jobs::end(uint64_t number) {
 }
 
 // Their last act is to give the lock away, which the caller holds: it waits for nothing.
-void Jobs::join_ended() {
+void LoadJobs::join_ended() {
   for (const uint64_t number : std::exchange(ended_, {})) {
     auto running = threads_.extract(number);
     if (running.mapped().thread.joinable()) running.mapped().thread.join();
   }
 }
 
-void Jobs::run_rest() {
+void LoadJobs::run_rest() {
   lock_.notify_all();
   join_ended();
   for (auto& [model, jobs] : std::exchange(waiting_, {}))
@@ -149,18 +149,18 @@ void Jobs::run_rest() {
   at_once_.clear(), for_place_.clear();
 }
 
-void Jobs::free_model(const std::string& model) {
+void LoadJobs::free_model(const std::string& model) {
   busy_.remove(model);
   list(model);
 }
 
-bool Jobs::claim(const std::string& model, const std::string& waiter) {
+bool LoadJobs::claim(const std::string& model, const std::string& waiter) {
   return (waiter.empty() || may_wait(waiter, model)) && claim_when_free(model, waiter);
 }
 
 // The waiting thread has neither a place nor the model, and gets both at once: a load that holds one of them and waits
 // for the other may be what the one with the other waits for.
-bool Jobs::claim_when_free(const std::string& model, const std::string& waiter) {
+bool LoadJobs::claim_when_free(const std::string& model, const std::string& waiter) {
   const bool gave = busy_.contains(model) && give_place();
   bool claimed = false;
   while (!queue_->ends()) {
@@ -173,14 +173,14 @@ bool Jobs::claim_when_free(const std::string& model, const std::string& waiter) 
   return claimed;
 }
 
-void Jobs::release(const std::string& model, const std::string& waiter) {
+void LoadJobs::release(const std::string& model, const std::string& waiter) {
   busy_.end_wait(waiter, model);
   free_model(model);
   lock_.notify_all();
   queue_->poke();
 }
 
-Jobs::Running* Jobs::current() {
+LoadJobs::Running* LoadJobs::current() {
   auto found = std::find_if(threads_.begin(), threads_.end(), [](const auto& running) {
     return running.second.thread.get_id() == std::this_thread::get_id();
   });
@@ -188,7 +188,7 @@ Jobs::Running* Jobs::current() {
 }
 
 // False: the calling thread has none.
-bool Jobs::give_place() {
+bool LoadJobs::give_place() {
   Running* const running = current();
   if (!running || !std::exchange(running->has_place, false)) return false;
   --taken_;
@@ -197,7 +197,7 @@ bool Jobs::give_place() {
   return true;
 }
 
-void Jobs::take_place() {
+void LoadJobs::take_place() {
   Running& running = *current();
   running.has_place = true, running.since = Clock::now();
   ++taken_;
@@ -205,14 +205,14 @@ void Jobs::take_place() {
 
 // The caller loads a model, for which others that have a place may wait: it takes its place back whether one is free or
 // not. So there may be one load more for each turn.
-std::shared_ptr<void> Jobs::take_turn(const std::string& of) {
+std::shared_ptr<void> LoadJobs::take_turn(const std::string& of) {
   std::lock_guard held(lock_);
   const bool gave = turns_.contains(of) && give_place();
   while (turns_.contains(of) && !queue_->ends()) lock_.wait();
   if (gave) take_place();
   if (queue_->ends()) return nullptr;
   turns_.insert(of);
-  return {this, [of](Jobs* jobs) {
+  return {this, [of](LoadJobs* jobs) {
             std::lock_guard again(jobs->lock_);
             jobs->turns_.erase(of);
             jobs->lock_.notify_all();
@@ -220,10 +220,10 @@ std::shared_ptr<void> Jobs::take_turn(const std::string& of) {
 }
 
 // It takes its place back whether one is free or not, as above.
-std::shared_ptr<void> Jobs::step_aside() {
+std::shared_ptr<void> LoadJobs::step_aside() {
   std::lock_guard held(lock_);
   if (!give_place()) return nullptr;
-  return {this, [](Jobs* jobs) {
+  return {this, [](LoadJobs* jobs) {
             std::lock_guard again(jobs->lock_);
             jobs->take_place();
           }};
