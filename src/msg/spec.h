@@ -28,9 +28,10 @@ struct TensorSpec {
   std::vector<std::string> labels;  // of an output that is a classification; empty when unknown
   std::string label_file;           // where those are from, as configured
   std::string format;               // of an input, as configured: "FORMAT_NHWC", …
-  DType also = DType::kInvalid;     // an input's second type that the engine takes as it comes (INT32 beside INT64)
+  // An input's second type, which the engine takes as it comes (INT32 beside INT64).
+  DType second_dtype = DType::kInvalid;
 
-  bool takes(DType given) const { return given == dtype || (given == also && also != DType::kInvalid); }
+  bool takes(DType given) const { return given == dtype || (given == second_dtype && given != DType::kInvalid); }
 };
 
 // How many calls may wait at one level of priority, and for how long: Triton's ModelQueuePolicy.

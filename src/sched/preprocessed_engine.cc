@@ -144,7 +144,7 @@ base::Result<std::unique_ptr<Engine>> make_preprocessed(std::unique_ptr<Engine> 
                                        : "preprocess: the model has no input '" + input + "'");
   Preprocessing settled = how;
   if (auto s = settle(spec, *at, settled); !s.ok()) return s;
-  at->dtype = msg::DType::kBytes, at->also = msg::DType::kInvalid;
+  at->dtype = msg::DType::kBytes, at->second_dtype = msg::DType::kInvalid;
   at->shape = {1};
   const auto place = size_t(at - spec.inputs.begin());
   return std::unique_ptr<Engine>(

@@ -104,7 +104,7 @@ TEST(Batcher, RaggedModelsTakeRowsOfAnyShapeTogether) {
 
 TEST(Batcher, RowsOfTwoTypesStayApart) {
   auto spec = spec_of(8);
-  spec.inputs[0].also = msg::DType::kInt32;
+  spec.inputs[0].second_dtype = msg::DType::kInt32;
   msg::Call a, b;
   fill(a, 1), fill(b, 1);
   b.inputs[0].dtype = msg::DType::kInt32;

@@ -168,7 +168,7 @@ msg::Tensor padded(const std::vector<std::vector<uint32_t>>& rows) {
 std::vector<msg::TensorSpec> text_row_inputs(RowsFor what) {
   std::vector<msg::TensorSpec> out{{kIdsInput, msg::DType::kInt64, {-1}, true, {}},
                                    {kTextInput, msg::DType::kBytes, {1}, true, {}}};
-  out[0].also = msg::DType::kInt32;
+  out[0].second_dtype = msg::DType::kInt32;
   if (what == RowsFor::kRanking) out.push_back({kQueryInput, msg::DType::kBytes, {1}, true, {}});
   return out;
 }

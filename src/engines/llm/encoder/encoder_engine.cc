@@ -176,7 +176,7 @@ Status EncoderEngine::read_row(size_t begin, size_t end, const Numbers& ids, con
 void describe_encoder(const EncoderLimits& limits, const EncoderManners& manners, msg::ModelSpec& spec) {
   auto input = [](const char* name, bool optional) {
     msg::TensorSpec out{name, msg::DType::kInt64, {-1}, optional, {}};
-    out.also = msg::DType::kInt32;
+    out.second_dtype = msg::DType::kInt32;
     return out;
   };
   spec.inputs = {input("input_ids", false), input("attention_mask", true)};
