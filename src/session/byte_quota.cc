@@ -12,8 +12,9 @@ using base::Code;
 base::Status ByteQuota::resize(uint64_t tenant, HeldBytes from, HeldBytes to) {
   std::lock_guard lock(mutex_);
   const uint64_t before = from.bytes, now = to.bytes;
-  uint64_t& has = tenants_[tenant];
-  uint64_t would = has - before + now, all = held_ - before + now;
+  const auto known = tenants_.find(tenant);
+  const uint64_t has = known == tenants_.end() ? 0 : known->second;
+  const uint64_t would = has - before + now, all = held_ - before + now;
   if (now > before && would > per_tenant_)
     return base::explained(
         Code::kResourceExhausted,
@@ -27,8 +28,11 @@ base::Status ByteQuota::resize(uint64_t tenant, HeldBytes from, HeldBytes to) {
   if ((now > before && all > total_) || ((now > before || more > 0) && !charge(all, more)))
     return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
   if (ledger_ && to.own < from.own) ledger_->give(base::MemoryKind::kSessions, from.own - to.own);
-  has = would, held_ = all;
-  if (has == 0) tenants_.erase(tenant);
+  held_ = all;
+  if (would == 0)
+    tenants_.erase(tenant);
+  else
+    tenants_[tenant] = would;
   return {};
 }
 
@@ -40,6 +44,11 @@ bool ByteQuota::charge(uint64_t all, uint64_t more) {
 uint64_t ByteQuota::held() const {
   std::lock_guard lock(mutex_);
   return held_;
+}
+
+size_t ByteQuota::tenants() const {
+  std::lock_guard lock(mutex_);
+  return tenants_.size();
 }
 
 uint64_t ByteQuota::held(uint64_t tenant) const {

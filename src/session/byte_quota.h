@@ -36,6 +36,7 @@ class ByteQuota {
   base::Status resize(uint64_t tenant, HeldBytes before, HeldBytes now);
   uint64_t held() const;
   uint64_t held(uint64_t tenant) const;
+  size_t tenants() const;  // that hold some
 
  private:
   bool charge(uint64_t all, uint64_t more);

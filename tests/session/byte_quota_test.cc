@@ -27,6 +27,22 @@ TEST(ByteQuota, NoTenantTakesWhatIsMeantForAll) {
   EXPECT_EQ(byte_quota.held(), 0u);
 }
 
+// Anybody may be refused: as many hosts as somebody has addresses.
+TEST(ByteQuota, NothingIsKeptOfATenantThatHoldsNothing) {
+  base::MemoryLedger ledger(1000);
+  ByteQuota byte_quota(10'000, 15'000, &ledger);
+  byte_quota.set_share({.percent = 50});
+  ASSERT_TRUE(byte_quota.resize(1, 0, 400).ok());
+  for (uint64_t tenant = 2; tenant < 100; ++tenant) {
+    EXPECT_FALSE(byte_quota.resize(tenant, 0, 10'001).ok()) << "more than a tenant may have";
+    EXPECT_FALSE(byte_quota.resize(tenant, 0, 9'000).ok()) << "more than there is";
+    EXPECT_TRUE(byte_quota.resize(tenant, 0, 0).ok());
+  }
+  EXPECT_EQ(byte_quota.tenants(), 1u);
+  ASSERT_TRUE(byte_quota.resize(1, 400, 0).ok());
+  EXPECT_EQ(byte_quota.tenants(), 0u);
+}
+
 TEST(ByteQuota, WhatIsHeldIsPartOfAllMemory) {
   base::MemoryLedger ledger(20'000);
   ByteQuota byte_quota(100'000, 100'000, &ledger);
