@@ -167,10 +167,10 @@ void Sessions::keep_here(Tenant tenant, base::SessionId id, OtherNodes::Done the
 }
 
 void Sessions::adopt(Tenant tenant, base::SessionId id, SessionModel model, SessionState state, OtherNodes::Done then) {
-  ask(id, [tenant, id, model = std::move(model), state = std::move(state), then = std::move(then)](Sessions& home) {
-    auto copy = state;
-    return [then, status = home.table_.adopt(tenant, id, model, std::move(copy))] { then(status); };
-  });
+  ask(id,
+      [tenant, id, model = std::move(model), state = std::move(state), then = std::move(then)](Sessions& home) mutable {
+        return [then, status = home.table_.adopt(tenant, id, std::move(model), std::move(state))] { then(status); };
+      });
 }
 
 // The engine may keep things for the session. A model that has gone, or was loaded again, keeps nothing.
