@@ -134,7 +134,7 @@ base::Status set_format(const Templates& templates, std::string_view tool_format
     auto named = tool_format_named(tool_format);
     if (!named)
       return base::invalid("parameter 'tool_format' is \"" + std::string(tool_format) + "\": auto, " +
-                           std::string(kToolFormatNames) + " is expected");
+                           tool_format_names() + " is expected");
     if (*named != style.format) style = {*named};
   }
   const bool thoughtful = thinks(templates.usual) || thinks(templates.tool_use);

@@ -68,8 +68,8 @@ inline const Processor* processor_of(const msg::TextCodec* codec) { return dynam
 // From the files of a Hugging Face folder; empty text for files that are not there. `tokenizer_config` may hold the
 // chat template (`chat_template`; where it is a list of named ones, `default`, and `tool_use` where tools are given),
 // which `chat_template_jinja`, a file of its own, overrides; without either, chatml or llama-3 is chosen by the special
-// tokens that the vocabulary has. `tool_format`: a model's setting (tool_format.h);
-// empty: by the template. Errors: INVALID_ARGUMENT, naming the file or the setting.
+// tokens that the vocabulary has. `tool_format`: a model's setting (tool_format.h); empty: by the template. Errors:
+// INVALID_ARGUMENT, naming the file or the setting.
 base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view tokenizer_json,
                                                               std::string_view tokenizer_config,
                                                               std::string_view chat_template_jinja,

@@ -131,6 +131,13 @@ std::optional<Format> tool_format_named(std::string_view name) {
   return {};
 }
 
+std::string tool_format_names() {
+  std::string out;
+  for (const auto& [word, format] : kNames)
+    (out += word == kNames.front().first ? "" : word == kNames.back().first ? " or " : ", ") += word;
+  return out;
+}
+
 bool thinks(std::string_view chat_template) { return chat_template.find("</think>") != chat_template.npos; }
 
 std::string grammar_marker(const tokenizers::Tokenizer& tokenizer, std::string_view text) {

@@ -20,11 +20,10 @@ struct ToolStyle {
 
 // By the markers that the template has; kNone where it has none that are known.
 ToolStyle tool_style_of(std::string_view chat_template);
-// The format that a model's setting names: "hermes", "llama", "mistral", "deepseek", "phi", "functionary",
-// "function_tags", "harmony", "pythonic", "none". Nothing: another word.
+// The format that a model's setting names: "hermes", …; nothing: another word.
 std::optional<msg::ToolFormat> tool_format_named(std::string_view name);
-inline constexpr std::string_view kToolFormatNames =
-    "hermes, llama, mistral, deepseek, phi, functionary, function_tags, harmony, pythonic or none";
+// All of these words, for errors: "hermes, … or none".
+std::string tool_format_names();
 // Whether the template has models think before they answer.
 bool thinks(std::string_view chat_template);
 
@@ -33,8 +32,7 @@ bool thinks(std::string_view chat_template);
 std::string grammar_marker(const tokenizers::Tokenizer& tokenizer, std::string_view text);
 
 // The grammar of calls: one at least, and several where `form` allows; or of JSON of its schema `otherwise`, if it has
-// one, instead. Errors: a `strict` schema that cannot be held to,
-// with the name of its tool.
+// one, instead. Errors: a `strict` schema that cannot be held to, with the name of its tool.
 grammar::Result<grammar::Grammar> read_tool_calls(const msg::StructuredOutput& form, ToolStyle style,
                                                   const tokenizers::Tokenizer& tokenizer);
 // Lets thoughts come before a form, where the form says that they may.
