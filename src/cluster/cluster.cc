@@ -104,7 +104,7 @@ struct Cluster::Parts {
   std::atomic<size_t> nodes{0};
   Figures figures;
   std::atomic<base::Time> away_since{base::Time()};  // Time(): it is there
-  std::atomic<bool> hears{false};                    // as of the last second
+  std::atomic<bool> reaches_nats{false};             // as of the last second
   LeaseView lease;
 };
 
@@ -155,7 +155,7 @@ void Cluster::Parts::connected() {
 
 void Cluster::Parts::disconnected(const std::string& why) {
   ++figures.losses;
-  hears = false;
+  reaches_nats = false;
   if (away_since.load() == base::Time()) away_since = loop.now();
   base::log::warning("NATS is away: the nodes that are known stay", {{"reason", why}, {"nodes", nodes.load() + 1}});
   membership->disconnected();
@@ -201,7 +201,7 @@ void Cluster::Parts::say_name_taken(const Node& other) {
 }
 
 void Cluster::Parts::report_load() {
-  hears = !membership->away() && relayed_bucket->way().empty();
+  reaches_nats = !membership->away() && relayed_bucket->way().empty();
   figures.by_another = membership->reaches_bucket() && !relayed_bucket->way().empty();
   figures.named = membership->named();
   figures.owned = kept->owned(), figures.unkept = kept->unkept(), figures.taken = kept->taken();
@@ -374,7 +374,7 @@ bool Cluster::answer_peer(std::string request, std::function<void(std::string)> 
 
 uint64_t Cluster::epoch() const { return parts_->lease.epoch(); }
 
-bool Cluster::knows_nodes() const { return parts_->hears.load() && epoch() != 0; }
+bool Cluster::knows_nodes() const { return parts_->reaches_nats.load() && epoch() != 0; }
 
 const std::string& Cluster::name() const { return parts_->name; }
 
