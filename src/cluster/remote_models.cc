@@ -54,9 +54,11 @@ bool RemoteModels::keep(const std::string& model, const std::vector<std::string>
   folder.used = {urls.begin(), urls.end()};
   folder.places = std::min(kMostNodes, std::max<size_t>(8, 2 * folder.used.size()));
   const base::Status status = write(model, folder);
-  if (!status.ok())
+  if (status.ok()) return folder.failed = false, true;
+  folder.places = 0;  // it is written at the next change of the cluster
+  if (!std::exchange(folder.failed, true))
     base::log::warning("a model of another node is not served", {{"model", model}, {"reason", status.text}});
-  return status.ok();
+  return false;
 }
 
 // Written aside and renamed: the repository may read it at any time.

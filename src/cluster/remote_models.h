@@ -39,6 +39,7 @@ class RemoteModels {
   struct Folder {
     size_t places = 0;           // that the forwarded model has
     std::set<std::string> used;  // by these nodes, since it was loaded
+    bool failed = false;         // it could not be written the last time
   };
   static std::map<std::string, Wanted> wanted(const Members& members);
   bool keep(const std::string& model, const std::vector<std::string>& urls);

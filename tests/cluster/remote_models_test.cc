@@ -64,6 +64,16 @@ TEST_F(RemoteModelsTest, ANodeThatDrainsOrHasNoAddressIsNotAsked) {
   EXPECT_EQ((Names{}), update({node(1, {a}, Node::Phase::kDraining), hidden}));
 }
 
+TEST_F(RemoteModelsTest, AFolderThatCouldNotBeWrittenIsWrittenAtTheNextChange) {
+  std::ofstream(fs::path(root) / "a") << "in the way";
+  EXPECT_EQ((Names{}), update({node(1, {a})}));
+  EXPECT_EQ((Names{}), update({node(1, {a}), node(2, {a})}));
+  fs::remove(fs::path(root) / "a");
+  EXPECT_EQ((Names{"a"}), update({node(1, {a})}));
+  EXPECT_NE(std::string::npos, file("a").find("places: 8"));
+  EXPECT_EQ((Names{}), update({node(1, {a}), node(2, {a})}));
+}
+
 TEST_F(RemoteModelsTest, AModelIsReadAgainOnlyWhenItsPlacesAreUsedUp) {
   EXPECT_EQ((Names{"a"}), update({node(1, {a})}));
   const std::string first = file("a");
