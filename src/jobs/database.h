@@ -29,10 +29,9 @@ enum class Whose : uint8_t {
   // cluster.db, a copy of what all nodes of a cluster have: only entries of their log change it (replica.h).
   kAllNodes,
 };
-// Opens a file in `folder`, which is made where it is missing; it grows to `most_bytes` (a copy
-// has none: what all others have applied must find room in it, and Replica bounds what work adds). Errors:
-// FAILED_PRECONDITION says what is wrong with the folder or the file; UNIMPLEMENTED, this program was built without
-// SQLite.
+// Opens a file in `folder`, which is made where it is missing; it grows to `most_bytes` (a copy has no such bound: what
+// all others have applied must find room in it, and Replica bounds what work adds). Errors: FAILED_PRECONDITION says
+// what is wrong with the folder or the file; UNIMPLEMENTED, this program was built without SQLite.
 base::Result<std::unique_ptr<Database>> open_database(const std::string& folder, uint64_t most_bytes,
                                                       Whose whose = Whose::kThisNode);
 
