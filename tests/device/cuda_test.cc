@@ -1,10 +1,15 @@
 // The CUDA device over a table that is a fake (fake_module.cc), and the real module where it was built.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <set>
+#include <string>
 
 #include "device/await.h"
+#include "device/cuda/sticky.h"
 #include "device/cuda_device.h"
 #include "device/devices.h"
 
@@ -72,6 +77,30 @@ TEST(CudaModule, TheRealOneOpensWithoutAGpu) {
   if (module) GTEST_SKIP() << "there is a GPU";
   EXPECT_TRUE(module.error().text.starts_with("no CUDA: ")) << module.error().text;
   EXPECT_EQ(module.error().text.find("module"), std::string::npos) << module.error().text;
+}
+
+// The errors of which CUDA's header says, in the comment before a code, that only a new process helps.
+std::set<int> errors_that_end_the_process(std::istream& header) {
+  std::set<int> codes;
+  std::string comment;
+  for (std::string line; std::getline(header, line);) {
+    const size_t begin = std::min(line.find_first_not_of(" *"), line.size()), is = line.find('=');
+    if (line.find("/**") != line.npos) comment.clear();
+    if (line.compare(begin, 9, "cudaError") != 0 || is == line.npos)
+      comment += line.substr(begin) + ' ';
+    else if (comment.find("must be terminated and relaunched") != comment.npos)
+      codes.insert(std::atoi(line.c_str() + is + 1)), comment.clear();
+  }
+  return codes;
+}
+
+TEST(StickyErrors, AreThoseThatTheHeaderSaysEndTheProcess) {
+  std::ifstream header(WEIR_CUDA_ERRORS);
+  if (!header) GTEST_SKIP() << "no header of CUDA here";
+  const auto codes = errors_that_end_the_process(header);
+  EXPECT_GE(codes.size(), 10u);
+  for (int code : codes) EXPECT_TRUE(cuda::is_lost_by(code)) << code;
+  for (int harmless : {1, 2, 3, 100, 101, 400, 600, 801, 900}) EXPECT_FALSE(cuda::is_lost_by(harmless)) << harmless;
 }
 
 class FakeCuda : public ::testing::Test {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "device/cuda/abi.h"
+#include "device/cuda/sticky.h"
 
 #ifndef WEIR_FAKE_RUNTIME
 #define WEIR_FAKE_RUNTIME 13000
@@ -30,8 +31,6 @@ namespace {
 constexpr Code kInvalidValue = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice = 101, kBadHandle = 400,
                kIllegalAddress = 700, kNotRegistered = 713, kPinFailed = 304, kNoCapture = 801, kInCapture = 900,
                kBrokenCapture = 901;
-// After these a context is lost (the CUDA runtime's documentation of cudaError_t says so of each).
-constexpr Code kSticky[] = {214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 46, 802, 999};
 constexpr int32_t kDevices = 2;
 
 std::string mode() {
@@ -181,7 +180,7 @@ constexpr Api kApi = {
       if (code == kIllegalAddress) return "an illegal memory access was encountered";
       return code == kNoMemory ? "out of memory" : "an error";
     },
-    [](Code code) -> int32_t { return std::find(std::begin(kSticky), std::end(kSticky), code) != std::end(kSticky); },
+    [](Code code) -> int32_t { return is_lost_by(code); },
     [](Code code) -> int32_t { return code == kNoMemory; },
     [](int32_t device, size_t bytes, void** out) -> Code {
       return on(device, kNotInCapture, [&](Driver& d) { return d.make(Kind::kMemory, device, bytes, out); });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/cuda/abi.h"
+#include "device/cuda/sticky.h"
 
 namespace weir::device::cuda {
 namespace {
@@ -52,28 +53,10 @@ Code describe(int32_t device, Properties* out) {
 
 const char* words(Code c) { return cudaGetErrorString(cudaError_t(c)); }
 
-// Errors after which the context does not work any more, as the runtime's documentation lists them.
-int32_t is_sticky(Code c) {
-  switch (cudaError_t(c)) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorExternalDevice:
-    case cudaErrorContextIsDestroyed:
-    case cudaErrorDevicesUnavailable:
-    case cudaErrorSystemNotReady:
-    case cudaErrorUnknown: return 1;
-    default: return 0;
-  }
-}
+static_assert(cudaErrorIllegalAddress == 700 && cudaErrorDevicesUnavailable == 46 && cudaErrorECCUncorrectable == 214 &&
+              cudaErrorNvlinkUncorrectable == 220 && cudaErrorContextIsDestroyed == 709 &&
+              cudaErrorSystemNotReady == 802 && cudaErrorUnknown == 999);
+int32_t is_sticky(Code c) { return is_lost_by(c); }
 
 int32_t is_out_of_memory(Code c) { return cudaError_t(c) == cudaErrorMemoryAllocation; }
 
