@@ -16,34 +16,56 @@ namespace {
 std::atomic<bool> loaded;
 
 template <class A>
-using Slot = Code (*Kernels::*)(const Launch&, const A&);
-
-template <class A, Slot<A> slot>
-Code lazily(const Launch& launch, const A& a) {
+void load_at_first_launch() {
   static std::once_flag first;
   std::call_once(first, [] {
     if (loaded) return;
     std::fprintf(stderr, "stand-in: %s is loaded at its first launch\n", typeid(A).name());
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   });
-  return (reference::table().*slot)(launch, a);
 }
 
-template <class A, Slot<A> slot>
-void delay(Kernels& kernels) {
-  kernels.*slot = lazily<A, slot>;
+template <class Table>
+const Table& on_host();
+template <>
+const Kernels& on_host() {
+  return reference::table();
 }
+template <>
+const ExpertKernels& on_host() {
+  return reference::table().experts;
+}
+
+template <auto slot>
+struct Lazy;
+template <class Table, class A, Code (*Table::*slot)(const Launch&, const A&)>
+struct Lazy<slot> {
+  static Code launch(const Launch& launch, const A& a) {
+    load_at_first_launch<A>();
+    return (on_host<Table>().*slot)(launch, a);
+  }
+};
+
+template <auto... slots, class Table>
+void delay(Table& table) {
+  (..., (table.*slots = Lazy<slots>::launch));
+}
+
+// All but those that launch nothing: the number, load, collectives, matmul_open and matmul_close.
+static_assert(sizeof(Kernels) == (5 + 21 + 4) * sizeof(void*), "a kernel that is new is delayed below, too");
 
 Kernels made() {
   Kernels all = reference::table();
-  delay<Embed, &Kernels::embed>(all), delay<AddNorm, &Kernels::add_norm>(all);
-  delay<RopeStore, &Kernels::rope_store>(all), delay<SwiGlu, &Kernels::swiglu>(all);
-  delay<DecodeAttention, &Kernels::decode_attention>(all), delay<Draw, &Kernels::draw>(all);
-  delay<Gather, &Kernels::gather>(all), delay<Patch, &Kernels::patch>(all);
-  delay<PrefillAttention, &Kernels::prefill_attention>(all), delay<Adjust, &Kernels::adjust>(all);
-  delay<Logprobs, &Kernels::logprobs>(all), delay<ReadOut, &Kernels::read_out>(all), delay<Pool, &Kernels::pool>(all);
-  delay<EmbedText, &Kernels::embed_text>(all), delay<LayerNorm, &Kernels::layer_norm>(all);
-  delay<Gelu, &Kernels::gelu>(all);
+  delay<&Kernels::embed, &Kernels::add_norm, &Kernels::rope_store, &Kernels::swiglu, &Kernels::decode_attention,
+        &Kernels::draw, &Kernels::gather, &Kernels::patch, &Kernels::prefill_attention, &Kernels::adjust,
+        &Kernels::logprobs, &Kernels::read_out, &Kernels::pool, &Kernels::embed_text, &Kernels::layer_norm,
+        &Kernels::gelu, &Kernels::norm_matmul, &Kernels::add_normed, &Kernels::norm_whole, &Kernels::soft_cap>(all);
+  delay<&ExpertKernels::route, &ExpertKernels::place_pairs, &ExpertKernels::expert_matmul, &ExpertKernels::add_experts>(
+      all.experts);
+  all.matmul = [](const Launch& launch, Matmuls* matmuls, const Matmul& a) -> Code {
+    load_at_first_launch<Matmul>();
+    return reference::table().matmul(launch, matmuls, a);
+  };
   all.load = [](int32_t) -> Code {
     loaded = true;
     return 0;
