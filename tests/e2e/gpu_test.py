@@ -25,14 +25,14 @@ def repository(**devices):
     return root
 
 
-def faked():
+def faked(module=FAKES / 'libweir_fake_cuda.so', **variables):
     """The environment of a machine with two GPUs."""
     libraries = harness.scratch() / 'fake-driver'
     libraries.mkdir(exist_ok=True)
     for name, fake in ('libcuda.so.1', 'libweir_other.so'), ('libnvidia-ml.so.1', 'libweir_fake_nvml.so'):
         if not (libraries / name).is_symlink():
             (libraries / name).symlink_to(FAKES / fake)
-    return {**os.environ, 'LD_LIBRARY_PATH': str(libraries), 'WEIR_CUDA_MODULE': str(FAKES / 'libweir_fake_cuda.so')}
+    return {**os.environ, 'LD_LIBRARY_PATH': str(libraries), 'WEIR_CUDA_MODULE': str(module), **variables}
 
 
 def metric(text, name):
@@ -98,6 +98,43 @@ class WithoutAGpu(unittest.TestCase):
             self.assertEqual(200, curl(server.url('/v2/models/wants/infer'), data=REQUEST.encode()).status)
         finally:
             self.assertEqual(0, server.stop())
+
+
+class WithAGpuThatDoesNotSuit(unittest.TestCase):
+    """Models of text under `auto`, the default, run on the CPU where the GPU cannot have them."""
+
+    def serve(self, name, environment, **parameters):
+        """A server of the demo model under that name, beside one that insists on the GPU; what it says."""
+        root = harness.scratch() / f'unsuitable-{name}'
+        for model, device in (name, 'auto'), ('insists', 'cuda'):
+            shutil.copytree(harness.MODELS / 'chat', root / model)
+            lines = [f'  {key}: "{value}"' for key, value in {'device': device, **parameters}.items()]
+            (root / model / 'model.yaml').write_text('\n'.join(['engine: llm', 'parameters:', *lines, '']))
+        server = harness.Server('--device-pinned-pool', '64MiB', repository=root, env=environment)
+        try:
+            body = json.dumps({'model': name, 'prompt': 'Hello', 'max_tokens': 2, 'temperature': 0})
+            answer = curl(server.url('/v1/completions'), data=body.encode())
+            self.assertEqual(200, answer.status, (answer.body, server.output()[-2000:]))
+            return server.output()
+        finally:
+            self.assertEqual(0, server.stop())
+
+    def test_a_gpu_that_is_too_old(self):
+        said = self.serve('old', faked(WEIR_FAKE_CUDA='turing'))
+        why = r'cuda:0 \(Fake H100\) has compute capability 7\.5, and the kernels need 8\.0; use device: cpu'
+        self.assertRegex(said, f'a model runs on the CPU.*old.*{why}')
+        self.assertRegex(said, f'insists/1 +FAILED_PRECONDITION: {why}')
+
+    def test_a_gpu_without_room_for_the_weights(self):
+        stand_in = harness.BUILD / 'tests/gpu/libweir_stand_in.so'
+        said = self.serve('heavy', faked(stand_in, WEIR_FAKE_CUDA_MEMORY=str(100 << 10)))
+        self.assertRegex(said, r'a model runs on the CPU.*heavy.*of 100KiB of cuda:0')
+        self.assertRegex(said, r'insists/1 +RESOURCE_EXHAUSTED: .*of 100KiB of cuda:0')
+
+    def test_a_gpu_with_room_for_the_weights_and_not_for_keys_and_values(self):
+        stand_in = harness.BUILD / 'tests/gpu/libweir_stand_in.so'
+        said = self.serve('long', faked(stand_in, WEIR_FAKE_CUDA_MEMORY=str(256 << 20)), kv_cache='512MiB', max_running='4096')
+        self.assertRegex(said, r'a model runs on the CPU.*long.*of 256MiB of cuda:0')
 
 
 class WithAFakeGpu(unittest.TestCase):
