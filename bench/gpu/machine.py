@@ -1,4 +1,7 @@
-"""The machine that `./dev gpu` runs on: its libraries, its Pythons, what it is."""
+"""The machine that `./dev gpu` runs on: its libraries, its Pythons, what it is.
+
+usage: machine.py BUILD PROGRAM [ARGUMENT…]    runs a program of the build folder, src/app/weir, say, as ./dev gpu runs it
+"""
 
 import datetime
 import json
@@ -40,8 +43,13 @@ def environment(build):
 def starts(build, env, folders):
     """Whether weir finds all that it needs; an older C++ library than the compiler's is what it may lack."""
     env = {**env, 'LD_LIBRARY_PATH': ':'.join(folders + [env.get('LD_LIBRARY_PATH', '')])}
-    return subprocess.run([str(build / 'src/app/weir'), '--version'], env=env, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL).returncode == 0
+    return not why_it_does_not_start(build, env)
+
+
+def why_it_does_not_start(build, env):
+    """What the loader says; nothing where weir starts."""
+    done = subprocess.run([str(build / 'src/app/weir'), '--version'], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return '' if done.returncode == 0 else done.stderr.strip() or f'weir --version ended with {done.returncode}'
 
 
 def library_folders(env):
@@ -82,3 +90,10 @@ def describe():
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
         out['gpu'] = said.strip().split('\n')[0]
     return out
+
+
+if __name__ == '__main__':
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    folder = pathlib.Path(sys.argv[1]).resolve()
+    os.execve(folder / sys.argv[2], sys.argv[2:], environment(folder))

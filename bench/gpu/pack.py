@@ -3,8 +3,8 @@
 usage: pack.py BUILD             programs without their symbols, the CUDA module, shared libraries that a bare machine lacks
        pack.py BUILD --unpack    the other way round, where there is such a file
 
-Paths inside are those of a build folder; libraries go to lib/. glibc is the machine's own (2.36 at least), CUDA's driver
-and libcublasLt, too. The C++ library goes to lib/cxx, which is used where the machine's own is older.
+Paths inside are those of a build folder; libraries go to lib/. glibc is the machine's own, of the version that is printed
+at least; CUDA's driver and libcublasLt, too. The C++ library goes to lib/cxx, which is used where the machine's own is older.
 """
 
 import pathlib
@@ -26,11 +26,17 @@ def libraries(program):
     return dict(re.findall(r'(\S+) => (/\S+)', said))
 
 
+def glibc_needed(file):
+    """The newest version of glibc of which it uses something: (2, 34)."""
+    said = subprocess.run(['objdump', '-p', file], stdout=subprocess.PIPE, check=True, text=True).stdout
+    return max((tuple(map(int, v.split('.'))) for v in re.findall(r'\bGLIBC_(\d+\.\d+)', said)), default=(0, 0))
+
+
 def pack(build):
     out = build / 'carry.tar.xz'
-    found = {}
+    found, programs = {}, [*PROGRAMS, *(m for i, m in enumerate(MODULES) if i == 0 or (build / m).exists())]
     with tempfile.TemporaryDirectory() as folder, tarfile.open(out, 'w:xz', preset=3) as archive:
-        for name in (*PROGRAMS, *(m for i, m in enumerate(MODULES) if i == 0 or (build / m).exists())):
+        for name in programs:
             slim = pathlib.Path(folder) / 'slim'
             subprocess.run(['strip', '-o', slim, build / name], check=True)
             archive.add(slim, name)
@@ -38,7 +44,9 @@ def pack(build):
         for name, path in sorted(found.items()):
             if not OWN.match(name):
                 archive.add(pathlib.Path(path).resolve(), ('lib/cxx/' if CXX.match(name) else 'lib/') + name)
-    print(f'{out}: {out.stat().st_size / (1 << 20):.1f} MiB')
+    files = [build / name for name in programs] + [path for name, path in found.items() if not OWN.match(name) and not CXX.match(name)]
+    needed = max(map(glibc_needed, files))
+    print(f'{out}: {out.stat().st_size / (1 << 20):.1f} MiB, for glibc {needed[0]}.{needed[1]} and newer')
 
 
 def unpack(build):

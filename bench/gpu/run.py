@@ -145,6 +145,8 @@ def main():
     chosen = {name for name in args.only.split(',') if name}
     if chosen - {p.name for p in parts.ALL}:
         sys.exit('no such part: ' + ', '.join(chosen - {p.name for p in parts.ALL}))
+    if why := machine.why_it_does_not_start(build, run.environment):
+        sys.exit(f'weir does not start here: {why}')
     out = pathlib.Path(args.out or build / ('gpu-rehearsal.json' if args.rehearse else 'gpu-results.json'))
     here = {**machine.describe(), 'cuda': machine.cuda(build, run.environment)}
     if not args.rehearse and not here['cuda']['available']:

@@ -32,6 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'tests/e2e'))
 import readme  # noqa: E402  (tests/e2e/readme.py)
 
+UBUNTU = ('jammy', 'noble')
 GIVEN = ['apt', 'ca-certificates', 'curl', 'git', 'sudo']  # what a stranger has who reads the README on a new machine
 FIRST_ANSWER_S = 45 * 60  # far above what it takes: without a compiler cache, on a machine that has other work
 USER = 'visitor'
@@ -85,13 +86,18 @@ class Machine:
     def __init__(self, folder, ccache):
         self.folder, self.ccache = folder, ccache
 
-    def make(self, suite):
+    def make_bare(self, suite, packages):
+        """A minimal system with some packages more."""
         if self.folder.exists():
             self.remove()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         # Ubuntu's own installer takes packages from both components.
-        ubuntu = ['--components=main,universe', f'--keyring={ubuntu_keys(self.folder.parent)}'] if suite == 'noble' else []
-        outer('mmdebstrap', '--variant=minbase', *ubuntu, '--include=' + ','.join(GIVEN), suite, self.folder)
+        ubuntu = ['--components=main,universe', f'--keyring={ubuntu_keys(self.folder.parent)}'] if suite in UBUNTU else []
+        outer('mmdebstrap', '--variant=minbase', *ubuntu, '--include=' + ','.join(packages), suite, self.folder)
+
+    def make(self, suite):
+        """The machine of a stranger who reads the README, and who has the network of this one."""
+        self.make_bare(suite, GIVEN)
         shutil.copy('/etc/resolv.conf', self.folder / 'etc/resolv.conf')
         bundle = pathlib.Path('/etc/ssl/certs/ca-certificates.crt')
         if bundle.exists():
@@ -137,6 +143,18 @@ class Machine:
         shutil.rmtree(self.folder)
 
 
+def descendant(pid, name):
+    """The process of that name among a process and its descendants."""
+    pending = [pid]
+    while pending:
+        pid = pending.pop()
+        if pathlib.Path(f'/proc/{pid}/comm').read_text().strip() == name:
+            return pid
+        for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
+            pending += map(int, (task / 'children').read_text().split())
+    raise Trouble('no process of that name')
+
+
 class Serve:
     """`./dev serve` inside; like a person's terminal, it is ended by Ctrl-C."""
 
@@ -162,19 +180,8 @@ class Serve:
             time.sleep(0.2)
         raise Trouble(f'no answer after {FIRST_ANSWER_S} s\n{self.tail()}')
 
-    def weir(self):
-        """The server's process among the descendants of ours."""
-        pending = [self.process.pid]
-        while pending:
-            pid = pending.pop()
-            if pathlib.Path(f'/proc/{pid}/comm').read_text().strip() == 'weir':
-                return pid
-            for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
-                pending += map(int, (task / 'children').read_text().split())
-        raise Trouble('no process of that name')
-
     def interrupt(self):
-        os.kill(self.weir(), signal.SIGINT)
+        os.kill(descendant(self.process.pid, 'weir'), signal.SIGINT)
         code = self.process.wait(60)
         if code:
             raise Trouble(f'after Ctrl-C the exit code is {code}\n{self.tail()}')

@@ -123,21 +123,10 @@ class Container:
             if self.process.poll() is not None or time.monotonic() > end:
                 raise fresh.Trouble((self.folder.parent / 'container.log').read_text(errors='replace')[-4000:])
             code = subprocess.run(self.command(health, {}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
-        self.pid = self.weir()
+        self.pid = fresh.descendant(self.process.pid, 'weir')  # process 1 of the container, by its id on this machine
         owner = os.stat(f'/proc/{self.pid}').st_uid
         if owner != int(self.user.split(':')[0]):
             raise fresh.Trouble(f'it runs as {owner}')
-
-    def weir(self):
-        """The server, process 1 of the container: its id on this machine."""
-        pending = [self.process.pid]
-        while pending:
-            pid = pending.pop()
-            if pathlib.Path(f'/proc/{pid}/comm').read_text().strip() == 'weir':
-                return pid
-            for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
-                pending += map(int, (task / 'children').read_text().split())
-        raise fresh.Trouble('no process of that name')
 
     def stop(self):
         os.kill(self.pid, getattr(signal, self.last['STOPSIGNAL']))
