@@ -9,7 +9,7 @@
 namespace weir::device::cuda {
 
 inline constexpr int32_t kSticky[] = {
-    // Of these the runtime's header says that the process must be terminated and relaunched.
+    // The runtime's header says of these that the process must be terminated and relaunched.
     226,  // cudaErrorContained
     700,  // cudaErrorIllegalAddress
     702,  // cudaErrorLaunchTimeout
