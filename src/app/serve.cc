@@ -319,6 +319,7 @@ void Serving::on_signal(int signal) {
     reloader_->reload([this] { service_.ready(ready_models(*catalog())); });
   } else if (signal == SIGUSR1) {
     if (state_.access_log) state_.access_log->reopen();
+    for (auto* dialect : config_.served()) dialect->reopen_files();
     if (state_.audit_log) state_.audit_log->reopen();
   } else {
     if (state_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);  // it was on its way already

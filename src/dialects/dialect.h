@@ -146,6 +146,8 @@ class Dialect {
   // The keys that its own settings name. At start, and again when the server reads its files anew; not on a shard.
   // Errors: INVALID_ARGUMENT names the setting; FAILED_PRECONDITION for a pipe that is refused, as after the start.
   virtual base::Result<OwnKeys> own_keys(base::Pipes /*pipes*/) const { return OwnKeys(); }
+  // Files of logs were moved away, and begin anew under their names (SIGUSR1). While the shards run, on one of them.
+  virtual void reopen_files() {}
   // The rules that mount() makes a Fetcher with; null: it makes none.
   virtual const wire::FetchRules* fetch_rules() const { return nullptr; }
   // Names what its settings ask for and `catalog` does not have, a line for each.

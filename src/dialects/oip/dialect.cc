@@ -50,8 +50,10 @@ class OipDialect final : public dialects::Dialect {
     options_.conn_calls = services.conn_calls;
     post_ = services.post;
     services.jobs.add(duty_.emplace(services.jobs.limits()));
+    traces_.charge_to(services.memory, services.metrics);
     return begin_traces(services.metrics);
   }
+  void reopen_files() override { traces_.reopen(); }
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     OipOptions options = options_;
     options.jobs = &shard.jobs;
@@ -111,10 +113,11 @@ void OipDialect::add_trace_settings(std::vector<base::Setting>& rows) {
   rows.push_back(setting::count("oip.trace_rate", "one request of a model in so many is traced", trace_rate_, 1));
   rows.push_back(setting::text("oip.trace_count", "N", "so many requests are traced; -1 = any number", trace_count_));
   rows.push_back(setting::path("oip.trace_file",
-                               "where traces go, in Triton's form; it is begun anew. By default they go to the log",
+                               "where traces go, in Triton's form: a file, which is begun anew, and after SIGUSR1 "
+                               "where it was moved away, or a pipe. By default they go to the log",
                                trace_file_));
-  rows.push_back(setting::size("oip.trace_file_bytes", "the most that the trace file may have", trace_file_bytes_,
-                               1 << 10, uint64_t(1) << 44));
+  rows.push_back(setting::size("oip.trace_file_bytes", "the most that the trace file may have; traces beyond are lost",
+                               trace_file_bytes_, 1 << 10, uint64_t(1) << 44));
 }
 
 base::Status OipDialect::begin_traces(base::Metrics& metrics) {

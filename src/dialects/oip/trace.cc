@@ -121,6 +121,12 @@ Status Traces::begin_with(const Settings& wanted) {
   return status;
 }
 
+void Traces::charge_to(base::MemoryLedger& memory, base::Metrics& metrics) {
+  memory_ = &memory;
+  left_out_ = &metrics.counter("weir_trace_tensors_dropped_total",
+                               "Tensors that were left out of traces, because there was no memory for them.");
+}
+
 Status Traces::change(std::string_view model, const Settings& wanted) {
   std::lock_guard lock(mutex_);
   Choice choice;
@@ -147,9 +153,7 @@ std::unique_ptr<Traced> Traces::sample(const std::string& model) {
     if (count == 0) return nullptr;
     left = count - 1;
   }
-  auto traced = std::make_unique<Traced>();
-  traced->levels = *choice.levels;
-  return traced;
+  return std::make_unique<Traced>(Traced{*choice.levels, TracedTensors(memory_)});
 }
 
 void Traces::finished(const Traced& traced, const std::string& model, const msg::Call& call, std::string_view protocol,
@@ -161,6 +165,7 @@ void Traces::finished(const Traced& traced, const std::string& model, const msg:
     t.received = call.times.received;
   const bool timestamps = (traced.levels & Traced::kTimestamps) != 0;
   const uint64_t id = last_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (left_out_ && traced.tensors.left_out() > 0) left_out_->add(traced.tensors.left_out());
   if (file_) {
     const FinishedTrace over{id, model, call.version, call.id, protocol, timestamps ? &t : nullptr, &traced.tensors};
     return file_->put(over);

@@ -20,6 +20,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/memory_ledger.h"
+#include "base/metrics.h"
 #include "base/status.h"
 #include "dialects/oip/trace_file.h"
 #include "dialects/oip/traced_tensors.h"
@@ -30,8 +32,8 @@ namespace weir::oip {
 // One request: whether it is traced, and what has been seen of it.
 struct Traced {
   static constexpr uint8_t kTimestamps = 1, kTensors = 2;
-  uint8_t levels = 0;  // 0: it is not traced
-  TracedTensors tensors{};
+  uint8_t levels;  // 0: it is not traced
+  TracedTensors tensors;
 };
 
 class Traces {
@@ -42,6 +44,12 @@ class Traces {
   base::Status begin_with(const Settings& wanted);
   // At start, before there are requests; without it traces go to the log.
   void write_to(std::unique_ptr<TraceFile> file) { file_ = std::move(file); }
+  // At start: what tensors are charged to, and where those are counted for which there is no memory.
+  void charge_to(base::MemoryLedger& memory, base::Metrics& metrics);
+  // The trace file was moved away. Any thread.
+  void reopen() {
+    if (file_) file_->reopen();
+  }
 
   // In force for `model` ("" = the server).
   Settings settings(std::string_view model) const;
@@ -70,7 +78,9 @@ class Traces {
   std::string file() const { return file_ ? file_->where() : std::string(); }
 
   std::unique_ptr<TraceFile> file_;
-  std::atomic<uint64_t> last_{0};  // the number of the last trace
+  base::MemoryLedger* memory_ = nullptr;
+  base::Counter* left_out_ = nullptr;  // null: nothing is charged
+  std::atomic<uint64_t> last_{0};      // the number of the last trace
   std::atomic<bool> any_on_{false};
   mutable std::mutex mutex_;  // over what follows
   Choice initial_, server_;

@@ -1,14 +1,6 @@
 #include "dialects/oip/trace_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <utility>
-
 #include "base/clock.h"
-#include "base/log.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::oip {
@@ -66,34 +58,18 @@ std::string trace_elements(const FinishedTrace& trace) {
   return out += '\n';
 }
 
-TraceFile::TraceFile(std::string where, uint64_t most, std::unique_ptr<base::LineFile> file)
-    : where_(std::move(where)), file_(std::move(file)), left_(most) {}
-
 base::Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& where, uint64_t most,
                                                          base::Metrics& metrics) {
   if (where == "-") return base::invalid("oip.trace_file: traces go to a file, not to standard output");
-  const int fd = ::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-  if (fd < 0) return base::invalid("oip.trace_file: '" + where + "' cannot be opened: " + std::strerror(errno));
-  const bool begun = ::write(fd, "[\n", 2) == 2;
-  const int error = errno;
-  ::close(fd);
-  if (!begun) return base::invalid("oip.trace_file: '" + where + "' cannot be written: " + std::strerror(error));
-  const base::LineFile::Names names{"the trace file", "oip.trace_file", "weir_trace_file_dropped_total",
-                                    base::LineFile::Form::kElements, ",{\"id\":0,\"dropped\":"};
+  const base::LineFile::Names names{"the trace file",
+                                    "oip.trace_file",
+                                    "weir_trace_file_dropped_total",
+                                    base::LineFile::Form::kElements,
+                                    ",{\"id\":0,\"dropped\":",
+                                    most};
   auto file = base::LineFile::open(names, where, 0600, metrics);
   if (!file) return std::move(file).error();
-  return std::unique_ptr<TraceFile>(new TraceFile(where, most, std::move(*file)));
-}
-
-void TraceFile::put(const FinishedTrace& trace) {
-  const std::string text = trace_elements(trace);
-  std::lock_guard lock(mutex_);
-  if (text.size() > left_) {
-    if (!std::exchange(full_, true))
-      base::log::warning("the trace file is full: no more is written", {{"file", where_}});
-    return;
-  }
-  if (file_->put(text, 1)) left_ -= text.size();
+  return std::unique_ptr<TraceFile>(new TraceFile(where, std::move(*file)));
 }
 
 }  // namespace weir::oip

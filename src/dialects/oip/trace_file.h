@@ -6,15 +6,15 @@
 //   tensor    =
 //   {"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name":"x","data":"1,2","shape":"1,2","dtype":"INT32"}}
 //               with "whole":"1,1000" behind the type where the tensor has more elements than `data`
-//   lost      = {"id":0,"dropped":3}     traces that could not be written, before the next one that was
+//   lost      = {"id":0,"dropped":3}     traces that could not be written, before the next one that was or "]"
 // The elements of a trace are one line: they are written together or not at all.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/line_file.h"
 #include "base/metrics.h"
@@ -36,20 +36,20 @@ std::string trace_elements(const FinishedTrace& trace);
 
 class TraceFile {
  public:
-  // Begins the file anew. Of more than `most` bytes nothing is written. Errors: INVALID_ARGUMENT.
+  // Begins the file anew, which no other process may write to, or writes to a pipe. Of more than `most` bytes of a file
+  // nothing is written. Errors: INVALID_ARGUMENT.
   static base::Result<std::unique_ptr<TraceFile>> open(const std::string& where, uint64_t most, base::Metrics& metrics);
   const std::string& where() const { return where_; }
-  // Any thread.
-  void put(const FinishedTrace& trace);
+  // After the file was moved away: it ends there, and another one of its name begins. Any thread, as put().
+  void reopen() { file_->reopen(); }
+  void put(const FinishedTrace& trace) { file_->put(trace_elements(trace), 1); }
 
  private:
-  TraceFile(std::string where, uint64_t most, std::unique_ptr<base::LineFile> file);
+  TraceFile(std::string where, std::unique_ptr<base::LineFile> file)
+      : where_(std::move(where)), file_(std::move(file)) {}
 
   const std::string where_;
   const std::unique_ptr<base::LineFile> file_;
-  std::mutex mutex_;  // over what follows, and the order of what is written
-  uint64_t left_;
-  bool full_ = false;
 };
 
 }  // namespace weir::oip

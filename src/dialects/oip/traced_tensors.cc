@@ -41,6 +41,10 @@ size_t add_numbers(std::string& out, const msg::Tensor& tensor) {
   return count;
 }
 
+uint64_t bytes_of(const TracedTensor& one) {
+  return sizeof one + one.name.capacity() + one.shape.capacity() + one.data.capacity() + one.whole.capacity();
+}
+
 TracedTensor traced(std::string_view activity, const msg::Tensor& tensor) {
   TracedTensor one{activity, std::string(base::cut_text(tensor.name, TracedTensors::kLongestName)),
                    msg::name(tensor.dtype)};
@@ -57,7 +61,12 @@ TracedTensor traced(std::string_view activity, const msg::Tensor& tensor) {
 void TracedTensors::add(std::string_view activity, const std::vector<msg::Tensor>& tensors) {
   for (const auto& tensor : tensors) {
     if (all_.size() >= kMostTensors) return;
-    if (tensor.dtype != msg::DType::kInvalid) all_.push_back(traced(activity, tensor));
+    if (tensor.dtype == msg::DType::kInvalid) continue;
+    TracedTensor one = traced(activity, tensor);
+    if (charge_.grow(bytes_of(one)))
+      all_.push_back(std::move(one));
+    else
+      ++left_out_;
   }
 }
 

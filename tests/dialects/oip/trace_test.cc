@@ -154,6 +154,44 @@ TEST(OipTrace, AFileThatIsFullIsAWholeOne) {
   EXPECT_FALSE(TraceFile::open("-", 200, metrics));
 }
 
+TEST(OipTrace, APipeThatNobodyReadsYetHoldsNothingUp) {
+  TracePath place;
+  ASSERT_EQ(::mkfifo(place.path.c_str(), 0600), 0);
+  base::Metrics metrics;
+  TracedTensors none;
+  auto file = TraceFile::open(place.path, 10, metrics).value();
+  file->put({1, "m", "1", "r", "oip-rest", nullptr, &none});
+  const int reader = ::open(place.path.c_str(), O_RDONLY);
+  ASSERT_GE(reader, 0);
+  file.reset();
+  std::string got(1 << 16, 0);
+  const ssize_t n = ::read(reader, got.data(), got.size());
+  ::close(reader);
+  EXPECT_EQ(json::parse(got.substr(0, size_t(n))).at(0).at("id"), 1);
+}
+
+TEST(OipTrace, TensorsAreChargedAndThoseWithoutMemoryAreLeftOutAndCounted) {
+  base::MemoryLedger memory(8 << 10);
+  base::Metrics metrics;
+  OipBench bench;
+  bench.traces.charge_to(memory, metrics);
+  ASSERT_TRUE(bench.traces.begin_with({{"trace_level", {"TENSORS"}}, {"trace_rate", {"1"}}}).ok());
+  const auto text = base::Bytes::copy_of(std::string("\0\x10\0\0", 4) + std::string(4096, 'a'));
+  std::vector<msg::Tensor> tensors(3, {"t", msg::DType::kBytes, {1}, text});
+  {
+    auto traced = bench.traces.begin("add");
+    traced->tensors.add("TENSOR_QUEUE_INPUT", tensors);
+    EXPECT_EQ(traced->tensors.all().size(), 1u);
+    EXPECT_EQ(traced->tensors.left_out(), 2u);
+    EXPECT_GT(memory.held(base::MemoryKind::kDecoding), 4096u);
+    testing::internal::CaptureStderr();
+    bench.traces.finished(*traced, "add", msg::Call(), "oip-rest", base::Code::kOk);
+    testing::internal::GetCapturedStderr();
+  }
+  EXPECT_EQ(memory.held(base::MemoryKind::kDecoding), 0u);
+  EXPECT_NE(metrics.text().find("weir_trace_tensors_dropped_total 2\n"), std::string::npos);
+}
+
 // A reader that stops for longer than the writer waits: a trace is cut short, and others are lost.
 TEST(OipTrace, AFileFromWhichTracesWereLostIsAWholeOne) {
   TracePath place;
