@@ -112,6 +112,8 @@ struct Config {
   std::vector<std::string> cors_origins;
   std::vector<std::string> http_hosts;      // names that browsers may ask for, beside the loopback ones
   std::vector<std::string> metrics_compat;  // "triton", "vllm"
+  bool metrics_summaries = false;
+  std::vector<std::string> metrics_quantiles{"0.5", "0.9", "0.95", "0.99", "0.999"};
   base::log::Level log_level = base::log::Level::kInfo;
   base::log::Format log_format = base::log::Format::kText;
   std::string audit_log;  // off, empty (the server's log), - (standard output), or a file

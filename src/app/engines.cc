@@ -1,5 +1,6 @@
 #include "app/engines.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -230,6 +231,8 @@ process::ModelControl ModelDoor::control(const models::Asking& asking) {
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {
   auto options = config.models;
   options.share = {config.limits.client_share, 1};
+  if (std::find(config.metrics_compat.begin(), config.metrics_compat.end(), "triton") != config.metrics_compat.end())
+    options.durations = config.metrics_summaries ? bus::KeptDurations::kQuantiles : bus::KeptDurations::kHistogram;
   options.devices.gpus = uint32_t(devices.cuda_count());
   options.devices.engines = {"identity", "llm"};
   if (onnx::has_cuda(onnx::library_places(config.onnx.library))) options.devices.engines.emplace_back("onnx");

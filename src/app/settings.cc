@@ -1,6 +1,8 @@
 #include "app/settings.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <map>
 
 #include "app/setting_rows.h"
@@ -89,6 +91,16 @@ Setting where(Setting s) {
       if (v != "off" && is_switch(v)) return invalid("expected off, - or a file, got '" + v + "'");
     return {};
   });
+}
+
+Status check_quantiles(const Values& values) {
+  for (const auto& v : values) {
+    char* end = nullptr;
+    const double share = std::strtod(v.c_str(), &end);
+    if (v.empty() || !std::isdigit(static_cast<unsigned char>(v[0])) || *end != 0 || !(share >= 0 && share <= 1))
+      return invalid("expected numbers from 0 to 1, such as 0.99, got '" + v + "'");
+  }
+  return {};
 }
 
 Status check_compat(const Values& values) {
@@ -269,14 +281,25 @@ bool is_switch(std::string_view text) {
   return false;
 }
 
+void add_metrics(std::vector<Setting>& rows, Config& c) {
+  rows.push_back(in_help(checked(
+      list("metrics.compat", "NAME", "metric names of others as well: triton, vllm", c.metrics_compat), check_compat)));
+  rows.push_back(
+      flag("metrics.summaries",
+           "with compat: [triton] quantiles of what the calls of the last minute took, for each model that is "
+           "not one of text: nv_inference_request_summary_us and its like. 130 KiB for each version of a model",
+           c.metrics_summaries));
+  rows.push_back(
+      checked(list("metrics.quantiles", "SHARE", "which quantiles those are", c.metrics_quantiles), check_quantiles));
+}
+
 void add_operations(std::vector<Setting>& rows, Config& c) {
   using base::log::Format;
   using base::log::Level;
   rows.push_back(
       named(origins(list("cors.origins", "ORIGIN", "web pages that may call, * = all; repeatable", c.cors_origins)),
             "--cors-origin"));
-  rows.push_back(in_help(checked(
-      list("metrics.compat", "NAME", "metric names of others as well: triton, vllm", c.metrics_compat), check_compat)));
+  add_metrics(rows, c);
   rows.push_back(in_help(choice<Level>("log.level", "verbose, info, warning, error, off", c.log_level,
                                        {{"verbose", Level::kVerbose},
                                         {"info", Level::kInfo},

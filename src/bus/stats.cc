@@ -23,6 +23,8 @@ void ModelStats::ran(const Ran& these) {
   mine.add(Which::kOutputNs, these.output_ns);
   mine.add(Which::kInferences, these.rows), mine.add(Which::kExecutions, 1);
   mine.set_latest(these.at_ms);
+  if (durations && these.calls == 1)
+    durations->add({these.whole_ns, these.queue_ns, these.input_ns, these.infer_ns, these.output_ns}, these.at_ms);
 }
 
 }  // namespace weir::bus

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "bus/batch_ring.h"
+#include "bus/call_durations.h"
 #include "bus/run_counts.h"
 #include "bus/token_stats.h"
 
@@ -50,13 +51,16 @@ struct ModelStats {
   uint64_t waiting() const {
     return uint64_t(std::max<int64_t>(pending.load(), 0) + std::max<int64_t>(held.load(), 0));
   }
+  // Set before the first call; null: nobody asks for them. Models that generate tokens have nothing in them.
+  std::unique_ptr<CallDurations> durations;
   // The lane of a model that generates tokens makes it before anybody reads. Null for other models.
   std::unique_ptr<TokenStats> tokens;
   // The last batches of models with lanes, and where each instance runs ("cpu", "cuda:1"): set before anybody reads.
   BatchRing timeline;
   std::vector<std::string> places;
 
-  // Calls that ran together, and have succeeded; the times are those of all of them, added up.
+  // Calls that ran together, and have succeeded; the times are those of all of them, added up. A call that ran alone is
+  // one of `durations`, too; of several the caller adds each there.
   struct Ran {
     uint64_t at_ms;  // Unix time
     uint64_t calls = 1, rows = 1;

@@ -16,6 +16,11 @@ std::shared_ptr<msg::ReadinessProbe> readiness_probe_of(const Instance& made) {
   return has ? has->readiness_probe() : nullptr;
 }
 
+void keep_durations(bus::Served& served, bus::KeptDurations kept, const ModelConfig& config) {
+  if (kept == bus::KeptDurations::kSums) return;
+  served.stats.durations = std::make_unique<bus::CallDurations>(kept, config.first_response_ms);
+}
+
 void note_load(bus::Served& served, const ModelConfig& config, base::Time began, std::vector<bus::MemoryUse> memory,
                std::vector<std::shared_ptr<msg::ReadinessProbe>> probes) {
   if (auto* tells = dynamic_cast<bus::TellsMemory*>(served.inbox.get())) tells->set_memory(std::move(memory));

@@ -191,6 +191,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
   if (!spec) return spec.error();
   if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
   auto served = std::make_shared<bus::Served>();
+  keep_durations(*served, options_.durations, config);
   served->spec = std::move(*spec);
   served->inbox = sched::make_pipeline(std::move(linked->plan), served->stats);
   limit(*served, own_limiter(config));
@@ -308,6 +309,7 @@ void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instanc
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
   const base::Time began = base::steady_now();
   auto served = std::make_shared<bus::Served>();
+  keep_durations(*served, options_.durations, plan.config);
   auto living = std::make_shared<Living>();
   const auto made = std::make_shared<std::atomic<bool>>(false);
   auto instances = make_instances(plan, when_broken(plan, served, living), made);

@@ -88,7 +88,8 @@ struct RepositoryOptions {
   DeviceSupply devices;                          // what instances can be placed on
   // The parameters that each engine knows: others in a model.yaml are errors. An engine that is not here takes any.
   std::map<std::string, std::vector<std::string_view>> parameters{{"pipeline", {}}};
-  bool strict = false;  // a model that fails at start makes start() fail
+  bus::KeptDurations durations = bus::KeptDurations::kSums;  // of the calls of each model
+  bool strict = false;                                       // a model that fails at start makes start() fail
 };
 
 // The model that asks for a load; empty for a client.

@@ -231,7 +231,9 @@ void Pipeline::count(const msg::Call& parent, const msg::Event& event) {
   stats_.compute_infer.add(ns(t.started, t.finished));
   stats_.inference_count.add(parent.rows), stats_.execution_count.add();
   stats_.record_batch(parent.rows, 0, ns(t.started, t.finished), 0);
-  stats_.set_last_inference(base::unix_ms());
+  const uint64_t at_ms = base::unix_ms();
+  stats_.set_last_inference(at_ms);
+  if (stats_.durations) stats_.durations->add({total, ns(t.queued, t.started), 0, ns(t.started, t.finished), 0}, at_ms);
 }
 
 void Pipeline::close(PipelineRun& run) {

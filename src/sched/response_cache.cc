@@ -99,7 +99,9 @@ void CachedInbox::answer(msg::Call* call, msg::Outputs&& outputs, base::Time beg
   counts_.hit.add(took);
   stats_.success.add(took);
   stats_.queue.add(0);
-  stats_.set_last_inference(base::unix_ms());
+  const uint64_t at_ms = base::unix_ms();
+  stats_.set_last_inference(at_ms);
+  if (stats_.durations) stats_.durations->add_cached(took, at_ms);
   call->home->post_here({call, {std::move(outputs)}});
 }
 

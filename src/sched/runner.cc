@@ -277,8 +277,14 @@ void Runner::settle(Clock& clock) {
 void Runner::count(const Clock& clock, uint64_t calls, uint64_t rows, Duration queued) {
   auto input = ns(clock.computing - clock.started), infer = ns(clock.computed - clock.computing),
        output = ns(clock.finished - clock.computed);
-  stats_.ran({base::unix_ms(), calls, rows, ns(queued) + calls * ns(clock.finished - clock.started), ns(queued),
-              calls * input, calls * infer, calls * output});
+  const uint64_t at_ms = base::unix_ms();
+  stats_.ran({at_ms, calls, rows, ns(queued) + calls * ns(clock.finished - clock.started), ns(queued), calls * input,
+              calls * infer, calls * output});
+  for (size_t i = 0; stats_.durations && calls > 1 && i < batch_.calls.size(); ++i) {
+    if (!std::holds_alternative<msg::Outputs>(room_.events[i].what)) continue;
+    const Time came = batch_.calls[i]->times.queued;
+    stats_.durations->add({ns(clock.finished - came), ns(clock.started - came), input, infer, output}, at_ms);
+  }
   stats_.record_batch(batch_.rows, input, infer, output);
 }
 

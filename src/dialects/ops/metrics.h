@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/metrics.h"
 #include "bus/catalog.h"
@@ -43,8 +44,9 @@ class RequestMetrics final : public wire::Observer {
 
 // Families of every model of the catalog. Any thread.
 void append_models(std::string& out, const bus::Catalog& catalog);
-// The same numbers under the names that Triton's dashboards know (nv_inference_…).
-void append_triton(std::string& out, const bus::Catalog& catalog);
+// The same numbers under the names that Triton's dashboards know (nv_inference_…). `quantiles`, as they are written
+// ("0.99"): of the models that keep them (bus/call_durations.h).
+void append_triton(std::string& out, const bus::Catalog& catalog, const std::vector<std::string>& quantiles = {});
 // Families of the models that make tokens; nothing when there is none. Any thread.
 void append_tokens(std::string& out, const bus::Catalog& catalog);
 // The same numbers under the names that vLLM's dashboards and the Gateway API's inference extension know (vllm:…).

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <bit>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "bus/cache_stats.h"
 #include "bus/load_notes.h"
@@ -216,16 +219,22 @@ void append_load_times(std::string& out, const std::vector<Row>& rows, std::stri
       seconds_line(out, name, row.labels, uint64_t(std::max<int64_t>(notes->took.count(), 0)));
 }
 
-// For decoupled models.
+// A decoupled model's Inbox knows it. A model of tokens has it by another name (token_metrics.cc).
+const bus::FirstResponses* first_responses(const Row& row) {
+  if (const auto* counts = bus::counts_responses(*row.served)) return &counts->first_responses();
+  const bool once = !row.served->spec.decoupled && !row.stats->tokens;
+  return once && row.stats->durations ? &row.stats->durations->answers() : nullptr;
+}
+
 void append_first_responses(std::string& out, const std::vector<Row>& rows) {
   constexpr std::string_view kName = "nv_inference_first_response_histogram_ms";
   bool any = false;
   for (const auto& row : rows) {
-    const auto* counts = bus::counts_responses(*row.served);
-    if (!counts) continue;
+    const auto* responses = first_responses(row);
+    if (!responses) continue;
     if (!std::exchange(any, true))
       head(out, kName, "histogram", "Duration from request to first response in milliseconds.");
-    const auto& first = counts->first_responses();
+    const auto& first = *responses;
     uint64_t below = 0;
     for (size_t i = 0; i <= first.bounds().size(); ++i) {
       char bound[32] = "+Inf";
@@ -235,6 +244,51 @@ void append_first_responses(std::string& out, const std::vector<Row>& rows) {
     }
     line(out, std::string(kName) + "_sum", row.labels, first.sum_ms());
     line(out, std::string(kName) + "_count", row.labels, below);
+  }
+}
+
+struct Summary {
+  std::string_view name, help;
+  bus::CallDurations::Part part;
+  bus::RunDuration ModelStats::*sums;
+};
+
+constexpr Summary kSummaries[] = {
+    {"nv_inference_request_summary_us",
+     "Summary of inference request duration in microseconds (includes cached requests).",
+     bus::CallDurations::Part::kWhole, &ModelStats::success},
+    {"nv_inference_queue_summary_us",
+     "Summary of inference queuing duration in microseconds (includes cached requests).",
+     bus::CallDurations::Part::kQueue, &ModelStats::queue},
+    {"nv_inference_compute_input_summary_us", "Summary of compute input duration in microseconds.",
+     bus::CallDurations::Part::kInput, &ModelStats::compute_input},
+    {"nv_inference_compute_infer_summary_us", "Summary of compute inference duration in microseconds.",
+     bus::CallDurations::Part::kInfer, &ModelStats::compute_infer},
+    {"nv_inference_compute_output_summary_us", "Summary of compute output duration in microseconds.",
+     bus::CallDurations::Part::kOutput, &ModelStats::compute_output},
+};
+
+void append_summaries(std::string& out, std::vector<Row> rows, const std::vector<std::string>& quantiles) {
+  std::erase_if(rows, [](const Row& row) {
+    return row.stats->tokens || !row.stats->durations || !row.stats->durations->has_quantiles();
+  });
+  std::vector<double> shares;
+  for (const auto& quantile : quantiles) shares.push_back(std::strtod(quantile.c_str(), nullptr));
+  const uint64_t now = base::unix_ms();
+  for (const auto& summary : kSummaries) {
+    if (!rows.empty()) head(out, summary.name, "summary", summary.help);
+    for (const auto& row : rows) {
+      const auto values = row.stats->durations->quantiles(summary.part, shares, now);
+      for (size_t i = 0; i < values.size(); ++i) {
+        char value[32] = "NaN";
+        if (!std::isnan(values[i])) std::snprintf(value, sizeof value, "%.15g", values[i]);
+        ((((out += summary.name) += '{') += row.labels) += ",quantile=\"") += quantiles[i];
+        ((out += "\"} ") += value) += '\n';
+      }
+      const auto& sums = row.stats->*summary.sums;
+      line(out, std::string(summary.name) + "_sum", row.labels, sums.ns.load() / 1000);
+      line(out, std::string(summary.name) + "_count", row.labels, sums.count.load());
+    }
   }
 }
 
@@ -279,12 +333,13 @@ void append_models(std::string& out, const bus::Catalog& catalog) {
          row.state == bus::ModelState::kReady);
 }
 
-void append_triton(std::string& out, const bus::Catalog& catalog) {
+void append_triton(std::string& out, const bus::Catalog& catalog, const std::vector<std::string>& quantiles) {
   const auto all = rows(catalog);
   append(out, all, kTriton, line);
   append_pending(out, all, "nv_inference_pending_request_count", "Requests awaiting execution.");
   append_load_times(out, all, "nv_model_load_duration_secs", "Model load time in seconds.");
   append_first_responses(out, all);
+  append_summaries(out, all, quantiles);
   append_caches(out, all, kTritonsCaches);
 }
 
