@@ -257,9 +257,9 @@ bool ModelTable::serves(const std::string& name) const {
                                                [](const auto& s) { return s.second.served != nullptr; });
 }
 
-bool ModelTable::uploaded(const std::string& name) const {
+const Upload* ModelTable::uploaded(const std::string& name) const {
   auto found = models_.find(name);
-  return found != models_.end() && found->second.upload;
+  return found == models_.end() ? nullptr : found->second.upload.get();
 }
 
 std::vector<std::string> ModelTable::names() const {

@@ -68,7 +68,7 @@ class ModelTable {
 
   bool knows(const std::string& model) const { return models_.count(model) > 0; }
   bool serves(const std::string& model) const;
-  bool uploaded(const std::string& model) const;
+  const Upload* uploaded(const std::string& model) const;  // null: it is what its folder says
   std::vector<std::string> names() const;
   // The models that this one is a pipeline of.
   std::set<std::string> nodes(const std::string& model) const;

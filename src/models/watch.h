@@ -25,6 +25,10 @@ class Watch {
 
   // This state is now dealt with, whether it loaded or failed: not reported again by itself.
   void took(const std::string& model, uint64_t fingerprint) { taken_[model] = fingerprint, failed_.erase(model); }
+  bool has_taken(const std::string& model, uint64_t fingerprint) const {
+    const auto taken = taken_.find(model);
+    return taken != taken_.end() && taken->second == fingerprint;
+  }
   void forget(const std::string& model) { taken_.erase(model), failed_.erase(model); }
   // The load of what took() named has failed, maybe for a reason that its files do not show: kNo reports it again.
   void failed(const std::string& model) { failed_.insert(model); }

@@ -222,10 +222,13 @@ class Explicit(Loads):
 class Uploads(Loads):
     flags = ('--control', 'explicit', '--models-allow-config-override')
 
-    def test_a_configuration_comes_with_the_load_and_goes_with_the_next(self):
+    def test_a_configuration_comes_with_the_load_and_goes_with_the_model(self):
         config = {'max_batch_size': 4}
         self.assertEqual(200, self.load('simple', {'config': json.dumps(config)}).status)
         self.assertEqual(4, harness.curl(self.server.url('/v2/models/simple/config')).json()['max_batch_size'])
+        self.assertEqual(200, self.load('simple').status)
+        self.assertEqual(4, harness.curl(self.server.url('/v2/models/simple/config')).json()['max_batch_size'])
+        self.assertEqual(200, self.unload('simple').status)
         self.assertEqual(200, self.load('simple').status)
         self.assertEqual(8, harness.curl(self.server.url('/v2/models/simple/config')).json()['max_batch_size'])
 
