@@ -64,7 +64,6 @@ class Serving {
   void on_signal(int signal);
   bool wait_for_drain();
   void enter(Phase phase);
-  void on_overload(base::Overload step);
   base::Duration rest_of_drain(base::Duration most) const;
   void ping_watchdog();
   void write_families(std::string& out);
@@ -110,6 +109,13 @@ Serving::Serving(const Config& config, LiveSettings& live)
                   [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   state_.repository = &repository_, model_door_->set(&repository_);
   state_.catalog = [this] { return catalog(); };
+  state_.readiness_changed = [this] {
+    for (auto& server : shard_servers_) server->readiness_changed();
+  };
+  state_.memory.on_step([this](base::Overload step) {  // on whichever thread has found it
+    log_overload(state_.memory, step);
+    state_.readiness_changed();
+  });
   state_.metrics.collect([this](std::string& out) { write_families(out); });
   if (cluster_) cluster_->share(state_.jobs), state_.others = &cluster_->sessions();
   if (cluster_) state_.cluster = [this] { return cluster_->detail(); };
@@ -158,7 +164,6 @@ base::Status Serving::open() {
     if (auto s = shard_servers_.back()->mount_dialects(); !s.ok()) return s;
     envs.push_back(shard_servers_.back()->codec_env());
   }
-  state_.memory.on_step([this](base::Overload step) { on_overload(step); });
   server_.emplace(shards, envs, server_options(config_), state_.metrics);
   {
     std::lock_guard lock(server_ref_->mutex);
@@ -252,12 +257,6 @@ void Serving::enter(Phase phase) {
   if (cluster_ && phase == Phase::kDraining) cluster_->cluster().drain();
 }
 
-// On whichever thread has found it.
-void Serving::on_overload(base::Overload step) {
-  log_overload(state_.memory, step);
-  for (auto& server : shard_servers_) server->readiness_changed();
-}
-
 void Serving::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled) {
   {
     std::lock_guard lock(mutex_);
@@ -319,8 +318,8 @@ void Serving::on_signal(int signal) {
     reloader_->reload([this] { service_.ready(ready_models(*catalog())); });
   } else if (signal == SIGUSR1) {
     if (state_.access_log) state_.access_log->reopen();
-    for (auto* dialect : config_.served()) dialect->reopen_files();
     if (state_.audit_log) state_.audit_log->reopen();
+    for (auto* dialect : config_.served()) dialect->reopen_files();
   } else {
     if (state_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);  // it was on its way already
     net::end_at_next_signal();

@@ -144,7 +144,7 @@ std::string why_not_ready(ServerState& state, const bus::Catalog& catalog) {
   if (state.memory.update_overload() >= base::Overload::kRefuse)
     return state.memory.shortage() + ", and requests are refused (overload.refuse)";
   if (phase == ServerState::Phase::kLoading && rule != bus::ReadinessRule::kAny) return "models are loading";
-  return bus::why_not_ready(catalog, rule);
+  return bus::why_not_ready(catalog, rule, state.said().get());
 }
 
 // An empty post makes the loop turn, and each turn delivers the bus's mail.
@@ -226,6 +226,7 @@ base::Status ShardServer::mount_dialects() {
     if (!mounted) return mounted.error();
     dialects_.push_back(std::move(*mounted));
   }
+  watch_readiness();
   if (state_.audit_log)
     router_.observe(shard_audit_.emplace(*state_.audit_log, shard_.env(), router_, access_.authenticator()));
   return {};
@@ -234,10 +235,22 @@ base::Status ShardServer::mount_dialects() {
 void ShardServer::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done) {
   shard_.post([this, catalog = std::move(catalog), done = std::move(done)]() mutable {
     bus_.publish(std::move(catalog));
+    if (readiness_watch_) readiness_watch_->look_at(bus_.catalog());
     request_metrics_.catalog_changed();
     health_.changed();
     done();
   });
+}
+
+// One asks for all shards.
+void ShardServer::watch_readiness() {
+  if (shard_.id() != base::ShardId(0) || state_.config.readiness == bus::ReadinessRule::kProcess) return;
+  readiness_watch_.emplace(
+      shard_.env(), [this](std::function<void()> work) { shard_.post(std::move(work)); },
+      [this](std::shared_ptr<const bus::SaidReadiness> said) {
+        state_.set_said(std::move(said));
+        if (state_.readiness_changed) state_.readiness_changed();
+      });
 }
 
 void ShardServer::phase_changed() {

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "app/config.h"
 #include "app/gpus.h"
 #include "app/node_callers.h"
+#include "app/readiness_watch.h"
 #include "app/shard_access.h"
 #include "app/shard_offload.h"
 #include "app/tracing.h"
@@ -99,12 +101,27 @@ struct ServerState {
   std::unique_ptr<ops::RecentRequests> recent;
   models::Repository* repository = nullptr;                      // set before any shard starts
   std::function<std::shared_ptr<const bus::Catalog>()> catalog;  // the latest; set before any shard starts
+  std::function<void()> readiness_changed;                       // the same; null: there is nobody to tell
   std::function<std::string()> cluster;                          // null: there is none; set before any shard starts
   ClusterSessions* others = nullptr;                             // the same
   const std::unique_ptr<msg::Inbox> offload =                    // of all shards
       sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
   enum class Phase : uint8_t { kLoading, kServing, kDraining };
   std::atomic<Phase> phase{Phase::kLoading};
+
+  // Models say it of themselves: app/readiness_watch.h.
+  std::shared_ptr<const bus::SaidReadiness> said() const {
+    std::lock_guard lock(said_mutex_);
+    return said_;
+  }
+  void set_said(std::shared_ptr<const bus::SaidReadiness> said) {
+    std::lock_guard lock(said_mutex_);
+    said_ = std::move(said);
+  }
+
+ private:
+  mutable std::mutex said_mutex_;
+  std::shared_ptr<const bus::SaidReadiness> said_ = std::make_shared<const bus::SaidReadiness>();
 };
 
 // Says why requests are not welcome, as /readyz does; empty: they are. Any thread.
@@ -157,6 +174,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
 
  private:
   void drain();
+  void watch_readiness();
 
   net::Shard& shard_;
   ServerState& state_;
@@ -189,6 +207,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   std::unique_ptr<ops::LiveFeed::ShardLive> live_;
   std::optional<ops::RequestSpans> spans_;
   std::optional<wire::Tracer> tracer_;
+  std::optional<ReadinessWatch> readiness_watch_;  // on the first shard, unless no model's readiness counts
 };
 
 }  // namespace weir::app

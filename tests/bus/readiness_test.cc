@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bus/load_notes.h"
+
 namespace weir::bus {
 namespace {
 
@@ -43,6 +45,34 @@ TEST(Readiness, AnyIsOneModelAndProcessIsNone) {
   auto half = catalog_of({{"a", "1", ModelState::kReady, ""}, {"b", "1", ModelState::kUnavailable, "cut"}});
   EXPECT_EQ(why_not_ready(half, Rule::kAny), "");
   EXPECT_EQ(why_not_ready(half, Rule::kStrict), "1 of 2 models is not ready: 'b' version 1: cut");
+}
+
+struct AskedModel final : msg::Inbox, HasLoadNotes {
+  struct Probe final : msg::ReadinessProbe {
+    void ask(Done) override {}
+  };
+  AskedModel() { set_load_notes({{}, std::make_shared<Probe>()}); }
+  void put(msg::Call*) override {}
+  void poke() override {}
+};
+
+TEST(Readiness, AModelThatIsAskedItselfIsAsReadyAsItSaid) {
+  auto catalog = catalog_of({{"a", "1", ModelState::kReady, ""}, {"b", "2", ModelState::kReady, ""}});
+  for (const auto& row : catalog.index) catalog.models[row.name].versions[row.version] = std::make_shared<Served>();
+  EXPECT_EQ(why_not_ready(catalog, Rule::kStrict), "");
+  catalog.models["b"].versions["2"]->inbox = std::make_unique<AskedModel>();
+  SaidReadiness said;
+  EXPECT_EQ(why_not_ready(catalog, Rule::kStrict, &said),
+            "1 of 2 models is not ready: 'b' version 2: it has not said yet whether it is ready");
+  EXPECT_EQ(why_not_ready(catalog, Rule::kAny, &said), "") << "the other one is";
+  said["b"]["1"] = "";
+  EXPECT_EQ(why_not_ready(catalog, Rule::kStrict, &said), "") << "what its former version said";
+  said["b"]["2"] = "the cache is cold";
+  EXPECT_EQ(why_not_ready(catalog, Rule::kStrict, &said),
+            "1 of 2 models is not ready: 'b' version 2: the cache is cold");
+  EXPECT_EQ(why_not_ready(catalog, Rule::kProcess, &said), "");
+  catalog.models.erase("a"), catalog.index.erase(catalog.index.begin());
+  EXPECT_EQ(why_not_ready(catalog, Rule::kAny, &said), "no model serves: 'b' version 2: the cache is cold");
 }
 
 TEST(Readiness, TenAreListedAndReasonsOfTwoHundredBytesAreWhole) {

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import shutil
 import sys
 import time
 
@@ -11,6 +12,7 @@ import harness
 from harness import curl
 
 oip, oip_grpc = harness.stubs()('inference')
+health, health_grpc = harness.stubs()('health')
 
 CONFIG = '''name: "%s" backend: "python"
 input { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] } output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }
@@ -110,7 +112,7 @@ class Ready(harness.Case):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = harness.Server(repository=cls.repository, env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
+        cls.server = harness.Server('--readiness', 'process', repository=cls.repository, env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
         cls.stub = oip_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(cls.server.address))
 
     def says(self, model, word):
@@ -149,6 +151,41 @@ class Ready(harness.Case):
         self.assertEqual(7, self.infer('plain'))  # it serves nevertheless
         self.assertEqual(200, curl(self.server.url('/v2/health/ready')).status)
         self.assertEqual(200, curl(self.server.url('/v2/models/plain')).status)
+
+    def test_a_strict_server_is_as_ready_as_its_models_say(self):
+        root = harness.scratch() / 'python-ready-strict'
+        shutil.copytree(self.repository / 'plain', root / 'plain')
+        shutil.copytree(harness.MODELS / 'identity', root / 'identity')
+        words = root / 'plain/words'
+        words.write_text('raise')
+        server = harness.Server(repository=root, env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
+
+        def says(expected):
+            end = time.monotonic() + harness.PATIENCE
+            while (answer := curl(server.url('/v2/health/ready'))).status != expected:
+                self.assertLess(time.monotonic(), end, answer.body)
+                time.sleep(0.05)
+            return answer.body.decode()
+
+        def stub(channel):
+            return oip_grpc.GRPCInferenceServiceStub(channel).ServerReady(oip.ServerReadyRequest()).ready
+
+        with grpc.insecure_channel(server.address) as channel:
+            self.assertIn("1 of 2 models is not ready: 'plain' version 1: RuntimeError: the cache is cold", says(400))
+            self.assertFalse(stub(channel))
+            self.assertEqual(503, curl(server.url('/readyz')).status)
+            words.write_text('yes')
+            says(200)
+            self.assertTrue(stub(channel))
+            watched = health_grpc.HealthStub(channel).Watch(health.HealthCheckRequest(), timeout=harness.PATIENCE)
+            self.assertEqual(health.HealthCheckResponse.SERVING, next(watched).status)
+            words.write_text('wait 7')
+            self.assertEqual(health.HealthCheckResponse.NOT_SERVING, next(watched).status)
+            self.assertIn('it did not answer within 5 s', says(400))
+            words.write_text('yes')
+            self.assertEqual(health.HealthCheckResponse.SERVING, next(watched).status)
+            watched.cancel()
+        self.assertEqual(0, server.stop())
 
     def test_other_models_are_told_the_same(self):
         self.says('plain', 'yes')

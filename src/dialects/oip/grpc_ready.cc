@@ -10,12 +10,12 @@ namespace {
 
 class ReadyRpcWaiter final : public wire::RpcListener {
  public:
-  ReadyRpcWaiter(ModelReadiness& readiness, uint64_t number) : readiness_(readiness), number_(number) {}
+  ReadyRpcWaiter(bus::ModelReadiness& readiness, uint64_t number) : readiness_(readiness), number_(number) {}
   void on_message(wire::Rpc&, base::Bytes) override {}
   void on_close(wire::Rpc&) override { readiness_.forget(number_); }
 
  private:
-  ModelReadiness& readiness_;
+  bus::ModelReadiness& readiness_;
   uint64_t number_;
 };
 
@@ -43,7 +43,7 @@ class ModelReady final : public ControlCall {
     });
     if (!number) {
       if (const std::string* last = state_.readiness->last_answer(probe)) return answer_ready(rpc, last->empty());
-      return rpc.finish(base::failure(base::Code::kUnavailable, std::string(ModelReadiness::kTooManyAsk)));
+      return rpc.finish(base::failure(base::Code::kUnavailable, std::string(bus::ModelReadiness::kTooManyAsk)));
     }
     rpc.attach(std::make_unique<ReadyRpcWaiter>(*state_.readiness, *number));
   }

@@ -74,11 +74,11 @@ void ready(OipState& state, Exchange& exchange, const PathArgs&) {
 
 class ReadyWaiter final : public wire::ExchangeListener {
  public:
-  ReadyWaiter(ModelReadiness& readiness, uint64_t number) : readiness_(readiness), number_(number) {}
+  ReadyWaiter(bus::ModelReadiness& readiness, uint64_t number) : readiness_(readiness), number_(number) {}
   void on_close(Exchange&, bool) override { readiness_.forget(number_); }
 
  private:
-  ModelReadiness& readiness_;
+  bus::ModelReadiness& readiness_;
   uint64_t number_;
 };
 
@@ -94,7 +94,8 @@ void respond_ready(OipState& state, Exchange& exchange, const bus::Served& serve
       probe, [&exchange, tell](const std::string& why_not) { wire::guarded(exchange, [&] { tell(why_not); }); });
   if (!number) {
     if (const std::string* last = state.readiness->last_answer(probe)) return tell(*last);
-    return respond_error(exchange, base::failure(base::Code::kUnavailable, std::string(ModelReadiness::kTooManyAsk)));
+    return respond_error(exchange,
+                         base::failure(base::Code::kUnavailable, std::string(bus::ModelReadiness::kTooManyAsk)));
   }
   exchange.attach(std::make_unique<ReadyWaiter>(*state.readiness, *number));
 }

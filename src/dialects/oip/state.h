@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "bus/load_notes.h"
+#include "bus/model_readiness.h"
 #include "dialects/dialect.h"
 #include "dialects/oip/json_template.h"
-#include "dialects/oip/model_readiness.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
@@ -40,7 +40,7 @@ struct OipState {
   std::unordered_map<uint64_t, ServerControl::Done> waiting;
   uint64_t last_wait = 0;
   JsonTemplates templates{};
-  std::optional<ModelReadiness> readiness{};
+  std::optional<bus::ModelReadiness> readiness{};
 
   // Null: the model is ready while it serves.
   std::shared_ptr<msg::ReadinessProbe> probe(const bus::Served& served) const {

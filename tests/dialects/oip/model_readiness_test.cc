@@ -1,4 +1,4 @@
-#include "dialects/oip/model_readiness.h"
+#include "bus/model_readiness.h"
 
 #include <gtest/gtest.h>
 
@@ -37,8 +37,8 @@ struct ModelReadinessTest : testing::Test {
   std::vector<std::function<void()>> posted;
   std::vector<std::string> told;
   std::shared_ptr<FakeProbe> probe = std::make_shared<FakeProbe>();
-  std::unique_ptr<ModelReadiness> readiness =
-      std::make_unique<ModelReadiness>(env, [this](std::function<void()> work) { posted.push_back(std::move(work)); });
+  std::unique_ptr<bus::ModelReadiness> readiness = std::make_unique<bus::ModelReadiness>(
+      env, [this](std::function<void()> work) { posted.push_back(std::move(work)); });
 };
 
 TEST_F(ModelReadinessTest, ThoseWhoAskTogetherShareOneQuestion) {
@@ -58,7 +58,7 @@ TEST_F(ModelReadinessTest, ThoseWhoAskTogetherShareOneQuestion) {
 TEST_F(ModelReadinessTest, ASilentModelIsAskedOnceAndWhoWaitsIsToldInTime) {
   for (int i = 0; i < 10; ++i) {
     ask();
-    env.advance(ModelReadiness::kPatience);
+    env.advance(bus::ModelReadiness::kPatience);
     ASSERT_EQ(size_t(i + 1), told.size());
     EXPECT_EQ("it did not answer within 5 s", told.back());
   }
@@ -71,17 +71,17 @@ TEST_F(ModelReadinessTest, ASilentModelIsAskedOnceAndWhoWaitsIsToldInTime) {
 }
 
 TEST_F(ModelReadinessTest, AFewHundredMayWaitForOneModel) {
-  for (size_t i = 0; i < ModelReadiness::kMostWaiting; ++i) ASSERT_TRUE(ask());
+  for (size_t i = 0; i < bus::ModelReadiness::kMostWaiting; ++i) ASSERT_TRUE(ask());
   EXPECT_FALSE(ask());
   EXPECT_FALSE(readiness->last_answer(probe));
   probe->answer("busy");
   work();
-  EXPECT_EQ(ModelReadiness::kMostWaiting, told.size());
+  EXPECT_EQ(bus::ModelReadiness::kMostWaiting, told.size());
   EXPECT_TRUE(ask());
   ASSERT_TRUE(readiness->last_answer(probe));
   EXPECT_EQ("busy", *readiness->last_answer(probe));
   EXPECT_FALSE(readiness->last_answer(std::make_shared<FakeProbe>()));
-  env.advance(ModelReadiness::kPatience + 1ms);
+  env.advance(bus::ModelReadiness::kPatience + 1ms);
   EXPECT_FALSE(readiness->last_answer(probe));
 }
 
@@ -162,7 +162,7 @@ TEST(OipReady, AFloodOfProbesDoesNotMakeAModelNotReady) {
   auto ask = [&] { return model.bench.open_rest("GET", "/v2/models/add/ready"); };
   for (const int others : {503, 200}) {
     std::vector<support::RpcBench::Opened> waiting;
-    for (size_t i = 0; i < ModelReadiness::kMostWaiting; ++i) waiting.push_back(ask());
+    for (size_t i = 0; i < bus::ModelReadiness::kMostWaiting; ++i) waiting.push_back(ask());
     EXPECT_EQ(others, OipBench::answer(*ask()).status);
     model.probe->answer("");
     for (const auto& x : waiting) ASSERT_EQ(200, OipBench::answer(*x).status);

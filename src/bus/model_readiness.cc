@@ -1,9 +1,9 @@
-#include "dialects/oip/model_readiness.h"
+#include "bus/model_readiness.h"
 
 #include <mutex>
 #include <utility>
 
-namespace weir::oip {
+namespace weir::bus {
 
 // The way of answers to this shard, which may be gone before they come.
 struct ModelReadiness::Door {
@@ -76,4 +76,4 @@ void ModelReadiness::tell(uint64_t number, const std::string& why_not) {
   node.mapped().done(why_not);
 }
 
-}  // namespace weir::oip
+}  // namespace weir::bus

@@ -21,7 +21,7 @@
 #include "base/env.h"
 #include "msg/readiness_probe.h"
 
-namespace weir::oip {
+namespace weir::bus {
 
 class ModelReadiness {
  public:
@@ -71,4 +71,4 @@ class ModelReadiness {
   uint64_t last_ = 0;
 };
 
-}  // namespace weir::oip
+}  // namespace weir::bus
