@@ -33,6 +33,9 @@ inline constexpr std::string_view kDeployment = "deployment";
 
 void chat_completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void health(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void version(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void load(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);   // embeddings.cc
 void embed_request(OpenAiState& state, wire::Exchange& exchange, Request&& request);         // one that has been read
 void embed_lists(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // embed_requests.cc

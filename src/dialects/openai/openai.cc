@@ -13,16 +13,10 @@
 #include "dialects/openai/batches/document.h"
 #include "dialects/openai/batches/uploads.h"
 #include "dialects/openai/chats/chats.h"
-#include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/endpoints.h"
-#include "dialects/openai/generate/generate.h"
-#include "dialects/openai/llama_cpp/llama_cpp.h"
-#include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
-#include "dialects/openai/responses/compaction.h"
 #include "dialects/openai/responses/put_off.h"
-#include "dialects/openai/responses/responses.h"
-#include "dialects/openai/scores/scores.h"
+#include "dialects/openai/routes.h"
 #include "dialects/openai/task.h"
 #include "jobs/shard_jobs.h"
 #include "marshal/encoder.h"
@@ -35,6 +29,7 @@ namespace {
 
 using wire::Exchange;
 using wire::PathArgs;
+using wire::Permission;
 
 constexpr std::string_view kLatest = ":latest";
 
@@ -69,154 +64,6 @@ void run(OpenAiState& state, Exchange& exchange, const PathArgs& args, Kind kind
       });
 }
 
-// llama.cpp's clients read the status that the answer names.
-void health(OpenAiState& state, Exchange& exchange, const PathArgs&) {
-  bool ready = !state.options.ready || state.options.ready();
-  if (!ready) exchange.record().code = base::Code::kUnavailable;
-  if (!ready) return exchange.respond(503, "text/plain", {});
-  exchange.respond(200, "application/json", base::Bytes::constant(R"({"status":"ok"})"));
-}
-
-void version(OpenAiState& state, Exchange& exchange, const PathArgs&) {
-  std::string out = "{\"version\":";
-  marshal::write_string(out, state.options.server_version);
-  respond_json(exchange, out + "}");
-}
-
-void load(OpenAiState& state, Exchange& exchange, const PathArgs&) {
-  auto running = state.load.running.load(std::memory_order_relaxed);
-  respond_json(exchange, "{\"server_load\":" + std::to_string(running) + "}");
-}
-
-using wire::Permission;
-
-struct Row {
-  const char* method;
-  const char* path;
-  Serve serve;
-  Permission permission;
-};
-
-constexpr Row kUnderPrefix[] = {
-    {"POST", "/chat/completions", chat_completions, Permission::kInfer},
-    {"GET", "/chat/completions", chats::list, Permission::kInfer},
-    {"GET", "/chat/completions/{completion}", chats::show, Permission::kInfer},
-    {"POST", "/chat/completions/{completion}", chats::update, Permission::kInfer},
-    {"DELETE", "/chat/completions/{completion}", chats::forget, Permission::kInfer},
-    {"GET", "/chat/completions/{completion}/messages", chats::list_messages, Permission::kInfer},
-    {"POST", "/completions", completions, Permission::kInfer},
-    {"POST", "/embeddings", embeddings, Permission::kInfer},
-    {"POST", "/rerank", scores::rerank, Permission::kInfer},
-    {"POST", "/score", scores::score, Permission::kInfer},
-    {"POST", "/responses", responses::create, Permission::kInfer},
-    {"POST", "/responses/input_tokens", responses::count_input, Permission::kInfer},
-    {"GET", "/responses/{response}", responses::show, Permission::kInfer},
-    {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer},
-    {"POST", "/responses/{response}/cancel", responses::cancel, Permission::kInfer},
-    {"GET", "/responses/{response}/input_items", responses::list_input_items, Permission::kInfer},
-    {"POST", "/responses/compact", responses::compact, Permission::kInfer},
-    {"POST", "/conversations", conversations::create, Permission::kInfer},
-    {"GET", "/conversations/{conversation}", conversations::show, Permission::kInfer},
-    {"POST", "/conversations/{conversation}", conversations::update, Permission::kInfer},
-    {"DELETE", "/conversations/{conversation}", conversations::forget, Permission::kInfer},
-    {"POST", "/conversations/{conversation}/items", conversations::add_items, Permission::kInfer},
-    {"GET", "/conversations/{conversation}/items", conversations::list_items, Permission::kInfer},
-    {"GET", "/conversations/{conversation}/items/{item}", conversations::show_item, Permission::kInfer},
-    {"DELETE", "/conversations/{conversation}/items/{item}", conversations::delete_item, Permission::kInfer},
-    {"GET", "/files", batches::list_files, Permission::kInfer},
-    {"GET", "/files/{file}", batches::show_file, Permission::kInfer},
-    {"GET", "/files/{file}/content", batches::file_content, Permission::kInfer},
-    {"DELETE", "/files/{file}", batches::delete_file, Permission::kInfer},
-    {"POST", "/uploads", batches::create_upload, Permission::kInfer},
-    {"POST", "/uploads/{upload}/complete", batches::complete_upload, Permission::kInfer},
-    {"POST", "/uploads/{upload}/cancel", batches::cancel_upload, Permission::kInfer},
-    {"POST", "/batches", batches::create_batch, Permission::kInfer},
-    {"GET", "/batches", batches::list_batches, Permission::kInfer},
-    {"GET", "/batches/{batch}", batches::show_batch, Permission::kInfer},
-    {"POST", "/batches/{batch}/cancel", batches::cancel_batch, Permission::kInfer},
-    {"POST", "/load_lora_adapter", load_adapter, Permission::kAdmin},
-    {"POST", "/unload_lora_adapter", unload_adapter, Permission::kAdmin},
-    {"GET", "/models", list_models, Permission::kRead},
-    {"GET", "/models/{model}", show_model, Permission::kRead},
-    {"GET", "/models/{owner}/{model}", show_model, Permission::kRead},  // "Qwen/Qwen3-8B", as some clients send it
-};
-// Azure OpenAI's, under /deployments/{deployment} of the prefixes that end with /openai. It has the others there, too.
-constexpr std::string_view kAzurePrefix = "/openai";
-constexpr Row kDeploymentRows[] = {
-    {"POST", "/chat/completions", chat_completions, Permission::kInfer},
-    {"POST", "/completions", completions, Permission::kInfer},
-    {"POST", "/embeddings", embeddings, Permission::kInfer},
-    {"POST", "/batches", batches::create_batch, Permission::kInfer},
-};
-constexpr Row kOllamaRows[] = {
-    {"POST", "/api/chat", ollama::chat, Permission::kInfer},
-    {"POST", "/api/generate", ollama::generate, Permission::kInfer},
-    {"POST", "/api/embed", ollama::embed, Permission::kInfer},
-    {"POST", "/api/embeddings", ollama::embeddings, Permission::kInfer},
-    {"GET", "/api/tags", ollama::tags, Permission::kRead},
-    {"GET", "/api/ps", ollama::ps, Permission::kRead},
-    {"POST", "/api/show", ollama::show, Permission::kRead},
-    {"POST", "/api/pull", ollama::pull, Permission::kRead},
-    {"GET", "/api/version", ollama::version, Permission::kHealth},
-    {"POST", "/api/create", ollama::refuse_change, Permission::kAdmin},
-    {"POST", "/api/blobs/{digest}", ollama::refuse_change, Permission::kAdmin},
-    {"POST", "/api/copy", ollama::refuse_change, Permission::kAdmin},
-    {"POST", "/api/push", ollama::refuse_change, Permission::kAdmin},
-    {"DELETE", "/api/delete", ollama::refuse_change, Permission::kAdmin},
-};
-constexpr Row kAnthropicRows[] = {
-    {"POST", "/v1/messages", anthropic::messages, Permission::kInfer},
-    {"POST", "/v1/messages/count_tokens", anthropic::count_tokens, Permission::kInfer},
-    {"GET", "/v1/messages/batches", anthropic::list_batches, Permission::kInfer},
-    {"GET", "/v1/messages/batches/{batch}", anthropic::show_batch, Permission::kInfer},
-    {"DELETE", "/v1/messages/batches/{batch}", anthropic::delete_batch, Permission::kInfer},
-    {"GET", "/v1/messages/batches/{batch}/results", anthropic::batch_results, Permission::kInfer},
-    {"POST", "/v1/messages/batches/{batch}/cancel", anthropic::cancel_batch, Permission::kInfer},
-};
-constexpr Row kSglangRows[] = {
-    {"POST", "/generate", generate::generate, Permission::kInfer},  // TGI's, too
-    {"GET", "/health_generate", generate::health_generate, Permission::kInfer},
-    {"GET", "/get_model_info", generate::model_info, Permission::kRead},
-    {"GET", "/model_info", generate::model_info, Permission::kRead},
-    {"GET", "/get_server_info", generate::server_info, Permission::kRead},
-    {"GET", "/server_info", generate::server_info, Permission::kRead},
-    {"GET", "/flush_cache", generate::flush_cache, Permission::kAdmin},
-    {"POST", "/flush_cache", generate::flush_cache, Permission::kAdmin},
-};
-constexpr Row kTgiRows[] = {
-    {"POST", "/generate_stream", generate::generate_stream, Permission::kInfer},
-    {"POST", "/invocations", generate::invocations, Permission::kInfer},
-    {"GET", "/info", generate::info, Permission::kRead},
-};
-constexpr Row kLlamaRows[] = {
-    {"POST", "/completion", llama_cpp::completion, Permission::kInfer},
-    {"POST", "/completions", llama_cpp::completion, Permission::kInfer},
-    {"POST", "/infill", llama_cpp::infill, Permission::kInfer},
-    {"POST", "/apply-template", llama_cpp::apply_template, Permission::kInfer},
-    {"POST", "/embedding", llama_embedding, Permission::kInfer},
-    {"POST", "/embeddings", llama_embedding, Permission::kInfer},
-    {"GET", "/props", llama_cpp::props, Permission::kRead},
-};
-constexpr Row kAtRoot[] = {
-    {"POST", "/chat/completions", chat_completions, Permission::kInfer},  // llama.cpp has these two without a prefix
-    {"GET", "/models", list_models, Permission::kRead},
-    {"POST", "/tokenize", tokenize, Permission::kInfer},
-    {"POST", "/detokenize", detokenize, Permission::kInfer},
-    {"GET", "/tokenizer_info", tokenizer_info, Permission::kRead},
-    {"GET", "/load", load, Permission::kMetrics},
-    {"GET", "/version", version, Permission::kHealth},
-    {"GET", "/health", health, Permission::kHealth},
-    {"GET", "/ping", health, Permission::kHealth},
-    {"POST", "/ping", health, Permission::kHealth},
-    {"POST", "/embed", embed_lists, Permission::kInfer},
-    {"POST", "/v1/embed", cohere_embed_v1, Permission::kInfer},
-    {"POST", "/v2/embed", cohere_embed, Permission::kInfer},
-    {"POST", "/rerank", scores::rerank, Permission::kInfer},
-    {"POST", "/v2/rerank", scores::cohere_rerank, Permission::kInfer},
-    {"POST", "/score", scores::score, Permission::kInfer},
-    {"POST", "/classify", scores::classify, Permission::kInfer},
-};
-
 // Anthropic's clients have these paths, too.
 bool is_shared(Serve serve) { return serve == list_models || serve == show_model; }
 
@@ -239,6 +86,25 @@ void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request
   const size_t bytes = prompt_bytes(exchange, request);
   auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served, make);
   perform(state, exchange, *served, std::move(task), bytes);
+}
+
+// llama.cpp's clients read the status that the answer names.
+void health(OpenAiState& state, Exchange& exchange, const PathArgs&) {
+  bool ready = !state.options.ready || state.options.ready();
+  if (!ready) exchange.record().code = base::Code::kUnavailable;
+  if (!ready) return exchange.respond(503, "text/plain", {});
+  exchange.respond(200, "application/json", base::Bytes::constant(R"({"status":"ok"})"));
+}
+
+void version(OpenAiState& state, Exchange& exchange, const PathArgs&) {
+  std::string out = "{\"version\":";
+  marshal::write_string(out, state.options.server_version);
+  respond_json(exchange, out + "}");
+}
+
+void load(OpenAiState& state, Exchange& exchange, const PathArgs&) {
+  auto running = state.load.running.load(std::memory_order_relaxed);
+  respond_json(exchange, "{\"server_load\":" + std::to_string(running) + "}");
 }
 
 void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs& args) {
@@ -317,7 +183,8 @@ struct Openai::Parts {
   OpenAiState state;
   std::vector<std::unique_ptr<Endpoint>> services;
 
-  void add(wire::Router& router, const std::string& prefix, const Row& row, std::string_view protocol = kProtocol) {
+  void add(wire::Router& router, const std::string& prefix, const RouteRow& row,
+           std::string_view protocol = kProtocol) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve));
     bool reads = std::string_view(row.method) == "POST" && row.permission != Permission::kHealth;
     const auto body = reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore;
@@ -355,30 +222,30 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
   if (state.options.jobs) prepare_jobs(state);
   state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : state.options.prefixes) {
-    for (const Row& row : kUnderPrefix) parts_->add(router, prefix, row);
+    for (const RouteRow& row : kUnderPrefix) parts_->add(router, prefix, row);
     parts_->add_streamed(router, prefix + "/files", batches::upload);
     parts_->add_streamed(router, prefix + "/uploads/{upload}/parts", batches::add_upload_part);
     if (prefix.ends_with(kAzurePrefix))
       for (const char* where : {"/deployments/{deployment}", "/deployments/{owner}/{deployment}"})
-        for (const Row& row : kDeploymentRows) parts_->add(router, prefix + where, row);
+        for (const RouteRow& row : kDeploymentRows) parts_->add(router, prefix + where, row);
     router.error_form(prefix, respond_status);
   }
-  for (const Row& row : kAtRoot) parts_->add(router, "", row);
+  for (const RouteRow& row : kAtRoot) parts_->add(router, "", row);
   for (const char* path : {"/chat", "/models", "/embed", "/v2/embed", "/rerank", "/v2/rerank", "/score", "/classify"})
     router.error_form(path, respond_status);
-  for (const Row& row : kOllamaRows) parts_->add(router, "", row, kOllama);
+  for (const RouteRow& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);
-  for (const Row& row : kSglangRows) parts_->add(router, "", row, kSglang);
-  for (const Row& row : kTgiRows) parts_->add(router, "", row, kTgi);
+  for (const RouteRow& row : kSglangRows) parts_->add(router, "", row, kSglang);
+  for (const RouteRow& row : kTgiRows) parts_->add(router, "", row, kTgi);
   for (const char* path : {"/generate", "/health_generate", "/get_model_info", "/model_info", "/get_server_info",
                            "/server_info", "/flush_cache"})
     router.error_form(path, respond_status);
   for (const char* path : {"/generate_stream", "/invocations", "/info"}) router.error_form(path, respond_tgi_status);
-  for (const Row& row : kLlamaRows) {
+  for (const RouteRow& row : kLlamaRows) {
     parts_->add(router, "", row, kLlamaCpp);
     router.error_form(row.path, respond_llama_status);
   }
-  for (const Row& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);
+  for (const RouteRow& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);
   parts_->add_streamed(router, "/v1/messages/batches", anthropic::create_batch, kAnthropic);
   router.error_form("/v1/messages", respond_anthropic_status);
 }
