@@ -267,8 +267,12 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   };
   if (auto bad = marshal::apply(request_.params, spec, generation); !bad.status.ok()) return named(std::move(bad));
   uint32_t usual = kind_ == Kind::kChat || request_.fill_context ? kEver : kUsual;
-  if (auto bad = marshal::apply_length(request_.params, spec, usual, generation); !bad.status.ok())
-    return named(std::move(bad));
+  if (auto bad = marshal::apply_length(request_.params, spec, usual, generation); !bad.status.ok()) {
+    const bool too_long = bad.status.code == base::Code::kOutOfRange;
+    ApiError refused = named(std::move(bad));
+    if (too_long) refused.overflow = {generation.length(), spec.max_length};
+    return refused;
+  }
   // Choices of one prompt differ, and the first is what a request for one alone would get.
   if (generation.sampling.seed) *generation.sampling.seed += index % request_.candidates();
   auto prompt = uint32_t(generation.length());

@@ -89,10 +89,18 @@ std::string_view llama_type_of(int status) {
   }
 }
 
-std::string llama_error_json(int status, std::string_view text, std::string_view type) {
+// Without the end of both objects.
+std::string begin_llama_error(int status, std::string_view text, std::string_view type) {
   std::string out = "{\"error\":{\"code\":" + std::to_string(status) + ",\"message\":";
   marshal::write_string(out, text);
-  return ((out += ",\"type\":\"") += type) += "\"}}";
+  return ((out += ",\"type\":\"") += type) += '"';
+}
+
+// In llama.cpp's words, by which its clients know a prompt that they can shorten.
+std::string llama_overflow(const Overflow& overflow, std::string_view text) {
+  const std::string context = " exceeds the available context size (" + std::to_string(overflow.context) + " tokens)";
+  if (overflow.tokens == 0) return "request" + context + ": " + std::string(text);
+  return "request (" + std::to_string(overflow.tokens) + " tokens)" + context + ", try increasing it";
 }
 
 // A request that is wrong has 422 there.
@@ -198,10 +206,17 @@ std::string tgi_error_json(const base::Status& status) {
   return tgi_error_json(base::http_status(status), message_of(status));
 }
 
-std::string llama_error_json(const base::Status& status) {
-  const int code = base::http_status(status);
-  const bool too_long = status.code == Code::kOutOfRange;
-  return llama_error_json(code, message_of(status), too_long ? "exceed_context_size_error" : llama_type_of(code));
+std::string llama_error_json(const ApiError& error) {
+  const int code = base::http_status(error.status);
+  const Overflow& overflow = error.overflow;
+  if (error.status.code != Code::kOutOfRange)
+    return begin_llama_error(code, message_of(error.status), llama_type_of(code)) + "}}";
+  std::string text(message_of(error.status));
+  if (overflow.context > 0) text = llama_overflow(overflow, text);
+  std::string out = begin_llama_error(code, text, "exceed_context_size_error");
+  if (overflow.tokens > 0) out += ",\"n_prompt_tokens\":" + std::to_string(overflow.tokens);
+  if (overflow.context > 0) out += ",\"n_ctx\":" + std::to_string(overflow.context);
+  return out += "}}";
 }
 
 std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text) {
@@ -224,7 +239,7 @@ void respond(wire::Exchange& exchange, const ApiError& error) {
   const std::string_view protocol = exchange.record().protocol;
   if (protocol == kOllama) return send(exchange, status, ollama_error_json(message_of(error.status)));
   if (protocol == kTgi) return send(exchange, tgi_status(status), tgi_error_json(error.status));
-  if (protocol == kLlamaCpp) return send(exchange, status, llama_error_json(error.status));
+  if (protocol == kLlamaCpp) return send(exchange, status, llama_error_json(error));
   if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(exchange, error));
   send(exchange, status, error_json(error));
 }
@@ -248,7 +263,7 @@ void respond_tgi_status(wire::Exchange& exchange, int status, std::string_view t
 }
 
 void respond_llama_status(wire::Exchange& exchange, int status, std::string_view text) {
-  send_status(exchange, status, llama_error_json(status, text, llama_type_of(status)));
+  send_status(exchange, status, begin_llama_error(status, text, llama_type_of(status)) + "}}");
 }
 
 void respond_anthropic_status(wire::Exchange& exchange, int status, std::string_view text) {

@@ -5,9 +5,9 @@
 // A prompt that does not fit the context is 400 with code context_length_exceeded. Under the routes of Ollama's API the
 // body is {"error":"…"}, in Text
 // Generation Inference's {"error":"…","error_type":"validation"}, where 422 stands for 400, in llama.cpp's
-// {"error":{"code","message","type"}} with the status as its code, under those of Anthropic's
-// {"type":"error","error":{"type","message"},"request_id"}, with "details":{"error_code","unsupported":[…]} in it where
-// clients know another way.
+// {"error":{"code","message","type"}} with the status as its code, and of such a prompt "n_prompt_tokens" and "n_ctx",
+// under those of Anthropic's {"type":"error","error":{"type","message"},"request_id"}, with
+// "details":{"error_code","unsupported":[…]} in it where clients know another way.
 #pragma once
 
 #include <span>
@@ -20,10 +20,17 @@
 
 namespace weir::openai {
 
+// A prompt that does not fit the context.
+struct Overflow {
+  uint64_t tokens = 0;   // of the prompt; 0: they have not been counted
+  uint32_t context = 0;  // 0: it is none
+};
+
 struct ApiError {
   base::Status status;
   std::string param;      // the member of the request that is at fault; empty = none in particular
   std::string_view code;  // a literal; empty = what goes with the status, if anything
+  Overflow overflow{};    // where its API tells it
 
   bool ok() const { return status.ok(); }
 };
@@ -46,7 +53,7 @@ std::string error_json(const ApiError& error);
 // `{"error":…,"error_type":…}` of TGI.
 std::string tgi_error_json(const base::Status& status);
 // `{"error":{"code":…,"message":…,"type":…}}` of llama.cpp.
-std::string llama_error_json(const base::Status& status);
+std::string llama_error_json(const ApiError& error);
 // `{"type":"error",…}` of Anthropic's API, with the request's id.
 std::string anthropic_error_json(const wire::Exchange& exchange, int status, std::string_view text);
 // The same of a request without a connection.

@@ -271,7 +271,8 @@ ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids) {
                                                      " tokens do not fit: this model's maximum context length is " +
                                                      std::to_string(spec.max_length) + " tokens"),
           "input",
-          {}};
+          {},
+          {ids.size(), spec.max_length}};
 }
 
 // Ollama's clients ask for it to have the model loaded.

@@ -96,6 +96,7 @@ ApiError make_file(const FillTokens& tokens, std::string prefix, const Request& 
                                msg::AddSpecial::kYes, spec.max_length, budget);
   };
   size_t fixed = 0;  // ids of what is not cut
+  Overflow overflow{0, spec.max_length};
   for (int i = 0; i < kTries; ++i) {
     auto ids = encode(prefix, suffix);
     if (!ids && ids.error().code != base::Code::kOutOfRange) return {std::move(ids).error(), "input_prefix", {}};
@@ -104,8 +105,9 @@ ApiError make_file(const FillTokens& tokens, std::string prefix, const Request& 
       auto alone = encode({}, {});
       if (!alone && alone.error().code != base::Code::kOutOfRange)
         return {std::move(alone).error(), "input_prefix", {}};
-      if (!alone || alone->size() > most) break;
-      fixed = alone->size();
+      if (alone) fixed = alone->size();
+      if (fixed > spec.max_length) overflow.tokens = fixed;
+      if (!alone || fixed > most) break;
     }
     const double part = ids ? double(most - fixed) / double(ids->size() - fixed) : 0.5;
     cut_around(prefix, suffix, std::min(i < 4 ? 0.9 : 0.5, part));
@@ -114,7 +116,8 @@ ApiError make_file(const FillTokens& tokens, std::string prefix, const Request& 
       base::failure(base::Code::kOutOfRange, "input_prefix: it does not fit: this model's maximum context length is " +
                                                  std::to_string(spec.max_length) + " tokens"),
       "input_prefix",
-      {}};
+      {},
+      overflow};
 }
 
 // The other files, which stand before this one, in the form that the model knows, or as pieces of text.

@@ -15,7 +15,8 @@ ApiError too_long(const msg::TextSpec& spec, std::string_view param, std::string
                                                      " do not fit: this model's maximum context length is " +
                                                      std::to_string(spec.max_length) + " tokens"),
           std::string(param),
-          {}};
+          {},
+          {0, spec.max_length}};
 }
 
 ApiError features(const msg::TextSpec::Vision& vision, const msg::Image& image, size_t number, uint32_t& out) {
@@ -69,7 +70,7 @@ ApiError encode(std::string_view text, std::optional<text::Part> goes, const msg
   if (ids) return out = *std::move(ids), ApiError{};
   base::Status status = std::move(ids).error();
   status.text = std::string(param) + ": " + status.text;
-  return {std::move(status), std::string(param), {}};
+  return {std::move(status), std::string(param), {}, {0, spec.max_length}};
 }
 
 // How many of a prompt's last tokens are kept. Where that is as many as the model takes there is room for those that

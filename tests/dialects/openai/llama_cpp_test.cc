@@ -249,7 +249,32 @@ TEST_F(LlamaCpp, AnInfillThatIsWrongIsRefused) {
   auto full = ask({{"model", "f"}, {"input_prefix", "a"}, {"input_suffix", "b"}, {"prompt", std::string(3000, 'c')}},
                   "/infill");
   EXPECT_EQ(refusal(full).substr(0, 29), "400 exceed_context_size_error");
-  EXPECT_NE(message(full).find("it does not fit"), std::string::npos);
+  EXPECT_EQ(message(full).substr(0, 22), "request (3003 tokens) ");
+  auto tight = ask({{"model", "f"}, {"input_prefix", "a"}, {"input_suffix", "b"}, {"prompt", std::string(1900, 'c')}},
+                   "/infill");
+  EXPECT_EQ(refusal(tight).substr(0, 29), "400 exceed_context_size_error") << "there is no room for an answer";
+  EXPECT_NE(message(tight).find("it does not fit"), std::string::npos);
+  EXPECT_FALSE(json(tight)["error"].contains("n_prompt_tokens")) << "it is not longer than the context";
+}
+
+TEST_F(LlamaCpp, APromptThatIsTooLongIsToldWithItsTokens) {
+  for (bool stream : {false, true}) {
+    auto x = ask({{"prompt", std::string(300, 'a')}, {"stream", stream}});
+    EXPECT_EQ(
+        json(x)["error"],
+        Json::parse(R"({"code":400,"message":"request (300 tokens) exceeds the available context size (200 tokens)"
+                    R"(, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":300,"n_ctx":200})"));
+  }
+  auto ids = ask({{"prompt", std::vector<int>(200, 97)}});
+  EXPECT_EQ(json(ids)["error"]["n_prompt_tokens"], 200) << "there is no room for a token";
+  auto bytes = ask({{"prompt", std::string(100'000, 'a')}});
+  EXPECT_EQ(refusal(bytes).substr(0, 29), "400 exceed_context_size_error");
+  EXPECT_EQ(json(bytes)["error"]["n_ctx"], 200);
+  EXPECT_FALSE(json(bytes)["error"].contains("n_prompt_tokens")) << "nobody has counted them";
+  EXPECT_NE(message(bytes).find("exceeds the available context size (200 tokens)"), std::string::npos);
+  auto openai = complete({{"prompt", std::string(300, 'a')}});
+  EXPECT_EQ(error(openai), "400 invalid_request_error context_length_exceeded prompt");
+  EXPECT_FALSE(json(openai)["error"].contains("n_ctx")) << "OpenAI's has no such member";
 }
 
 TEST_F(LlamaCpp, TheTemplatesPromptIsTold) {

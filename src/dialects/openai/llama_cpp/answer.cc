@@ -138,7 +138,7 @@ class LlamaAnswer final : public Answer {
     stream_.stop();
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
-    stream_.end("data: " + llama_error_json(status) + "\n\n");
+    stream_.end("data: " + llama_error_json(refuse(status)) + "\n\n");
   }
 
   void send_piece(Choice& choice) {
