@@ -73,6 +73,31 @@ ApiError encode(std::string_view text, std::optional<text::Part> goes, const msg
   return {std::move(status), std::string(param), {}, {0, spec.max_length}};
 }
 
+// Texts and ids in turn. What belongs around a text is put around the first piece, if that is a text.
+ApiError encode_pieces(const Prompt& prompt, msg::AddSpecial add, const msg::TextSpec& spec, std::string_view param,
+                       std::vector<uint32_t>& out, const msg::TextBudget& budget) {
+  constexpr size_t kFewPieces = 64;  // for a shard
+  if (prompt.pieces.size() > kFewPieces && budget.steps < UINT64_MAX)
+    return {base::failure(base::Code::kAborted, "the prompt has many texts"), std::string(param), {}};
+  if (auto bad = text::check_prompt(prompt.text, spec.max_length); !bad.ok())
+    return {std::move(bad), std::string(param), {}, {0, spec.max_length}};
+  std::string_view text = prompt.text;
+  auto id = prompt.ids.begin();
+  if (prompt.tokens) add = msg::AddSpecial::kNo;
+  for (const Prompt::Piece& piece : prompt.pieces) {
+    std::vector<uint32_t> ids;
+    if (piece.bytes > 0 || add == msg::AddSpecial::kYes)
+      if (ApiError bad = encode(text.substr(0, piece.bytes), std::nullopt, spec, add, param, ids, budget); !bad.ok())
+        return bad;
+    text.remove_prefix(piece.bytes);
+    add = msg::AddSpecial::kNo;
+    out.insert(out.end(), ids.begin(), ids.end());
+    out.insert(out.end(), id, id + ptrdiff_t(piece.ids));
+    id += ptrdiff_t(piece.ids);
+  }
+  return {};
+}
+
 // How many of a prompt's last tokens are kept. Where that is as many as the model takes there is room for those that
 // are asked for, or for a few.
 std::optional<size_t> kept(const Request& request, const msg::TextSpec& spec) {
@@ -221,15 +246,20 @@ ApiError make_filter(Request& request, const msg::TextSpec& spec) {
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                      Sequence& out, const msg::TextBudget& budget) {
   const bool cuts = request.overlong == Overlong::kTextGoes && request.suffix.empty();
-  if (prompt.tokens) {
+  const bool mixed = !prompt.pieces.empty();
+  const auto add = request.add_special.value_or(true) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
+  if (prompt.tokens || mixed) {
     if (!request.suffix.empty()) return refuse("suffix", "suffix: needs a prompt of text, not token ids");
-    out.ids = prompt.ids;
+    if (mixed && !spec.codec)
+      return refuse(param, std::string(param) + ": this model has no tokenizer here; send token ids");
+    out.ids = mixed ? std::vector<uint32_t>() : prompt.ids;
+    if (mixed)
+      if (ApiError bad = encode_pieces(prompt, add, spec, param, out.ids, budget); !bad.ok()) return bad;
   } else if (!spec.codec) {
     return refuse(param, std::string(param) + ": this model has no tokenizer here; send token ids");
   } else if (request.infill.asked) {
     return make_infill(prompt, request, spec, room_for_answer(request, spec), out, budget);
   } else {
-    auto add = request.add_special.value_or(true) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
     std::string filled;
     if (!request.suffix.empty())
       if (ApiError bad = fill_in(prompt.text, request.suffix, spec, filled); !bad.ok()) return bad;
@@ -242,7 +272,7 @@ ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::Te
   const bool cut = truncate(request, spec, out.ids);
   if (!request.echo) return {};
   auto skip = request.params.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo;
-  out.echo = cut || prompt.tokens ? spec.codec->decode(out.ids, skip) : prompt.text;
+  out.echo = cut || prompt.tokens || mixed ? spec.codec->decode(out.ids, skip) : prompt.text;
   return {};
 }
 

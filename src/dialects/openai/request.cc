@@ -13,7 +13,7 @@ using marshal::JsonCursor;
 
 constexpr auto kParams = marshal::Protocol::kOpenAi;
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-constexpr size_t kMaxName = 256, kMaxText = size_t(1) << 30;
+constexpr size_t kMaxName = 256;
 
 // Mistral's, llama.cpp's and SGLang's names of what vLLM calls otherwise.
 constexpr RenamedMember kOtherNames[] = {{"random_seed", "seed"},
@@ -61,7 +61,8 @@ class Members {
     else if (name == "chat_template_kwargs" && talks)
       ok = raw(name, JsonCursor::Kind::kObject, "an object", out_.template_variables);
     else if (name == (kind_ == Kind::kEmbedding ? "input" : "prompt") && !chat())
-      ok = prompts(name);
+      ok = read_prompts(fields_, name, kind_ == Kind::kEmbedding ? kMaxInputs : kMaxChoices,
+                        kind_ == Kind::kCompletion ? MixedPrompts::kYes : MixedPrompts::kNo, out_.prompts);
     else
       return false;
     return true;
@@ -104,30 +105,6 @@ class Members {
     if (!json_.skip()) return false;
     out = json_.since(at);
     return true;
-  }
-
-  // A string, a list of strings, a list of ids, or a list of those.
-  bool prompts(std::string_view name) {
-    if (fields_.none()) return true;
-    out_.prompts.clear();
-    if (json_.peek() == JsonCursor::Kind::kString) return one_text(name);
-    if (json_.peek() != JsonCursor::Kind::kArray)
-      return fields_.unexpected(name, "a string, a list of strings, or token ids");
-    if (json_.peek_inside() == JsonCursor::Kind::kNumber) return one_ids(name);
-    size_t most = kind_ == Kind::kEmbedding ? kMaxInputs : kMaxChoices;
-    bool good = json_.array([&] {
-      if (out_.prompts.size() == most) return fields_.refuse(name, "at most " + std::to_string(most) + " of them");
-      if (json_.peek() == JsonCursor::Kind::kString) return one_text(name);
-      if (json_.peek() == JsonCursor::Kind::kArray) return one_ids(name);
-      return fields_.unexpected(name, "strings, or lists of token ids");
-    });
-    return good && (!out_.prompts.empty() || fields_.refuse(name, "the list is empty"));
-  }
-  bool one_text(std::string_view name) { return fields_.text(name, kMaxText, out_.prompts.emplace_back().text); }
-  bool one_ids(std::string_view name) {
-    Prompt& prompt = out_.prompts.emplace_back();
-    prompt.tokens = true;
-    return fields_.ids(name, kMaxIds, prompt.ids);
   }
 
   bool request_id(std::string_view name) {

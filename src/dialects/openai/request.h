@@ -35,11 +35,19 @@ inline constexpr size_t kMaxBadWords = 256, kMaxBadWordBytes = 4096;  // of all 
 inline constexpr auto kMaxLogprobs = uint32_t(marshal::GenerationParamTable::kTopLogprobs.openai_most);
 inline constexpr size_t kMaxRanges = 64;      // of positions with readouts
 inline constexpr size_t kMaxIds = 4'000'000;  // of one prompt: above any context, below what a body holds
+inline constexpr size_t kMaxText = size_t(1) << 30;
+inline constexpr size_t kMaxPieces = 1024;  // texts of one prompt that has ids between them
 
 struct Prompt {
   std::string text;
   std::vector<uint32_t> ids;
   bool tokens = false;  // ids, not text
+  // Of one that has both: texts one after the other in `text`, and behind each some of `ids`, in order. Where `tokens`
+  // is set it begins with ids, and the first text is none. Empty: it has one of both.
+  struct Piece {
+    size_t bytes = 0, ids = 0;
+  };
+  std::vector<Piece> pieces;
 };
 
 // How embeddings are written: OpenAI's list; Ollama's, and its one vector; lists alone, as Text Embeddings Inference
@@ -177,6 +185,12 @@ struct Detokenize {
   std::vector<uint32_t> tokens;
 };
 ApiError read_detokenize(std::string_view body, Detokenize& request);
+
+// A text, a list of texts, a list of ids, a list of lists of those; at most `most` of them. `mixed`: one of them may
+// also be a list of ids and texts, as in llama.cpp.
+enum class MixedPrompts : uint8_t { kNo, kYes };
+bool read_prompts(marshal::FieldReader& fields, std::string_view name, size_t most, MixedPrompts mixed,
+                  std::vector<Prompt>& out);
 
 // "truncate_prompt_tokens": how many tokens are kept, into `most`; -1: as many as the model takes, into `to_context`.
 bool read_truncation(marshal::FieldReader& fields, std::string_view name, std::optional<uint32_t>& most,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "bench.h"
+#include "support/held_workers.h"
 
 namespace weir::openai {
 namespace {
@@ -19,6 +20,8 @@ class LlamaCpp : public OpenaiBench {
            error["message"].get<std::string>();
   }
   std::string ignored(const Opened& x) { return std::string(x->extra_fields().find("weir-ignored")); }
+
+  support::HeldWorkers workers;  // of tests that give them to the bus
 };
 
 TEST_F(LlamaCpp, AnAnswerHasItsTextItsEndAndItsFigures) {
@@ -109,6 +112,44 @@ TEST_F(LlamaCpp, SeveralPromptsHaveAListOfAnswers) {
   scripted().end();
   turn();
   EXPECT_TRUE(json(one).is_object());
+}
+
+TEST_F(LlamaCpp, APromptMayHaveIdsAndTexts) {
+  const auto ids = [&](Json prompt) {
+    auto x = ask({{"prompt", std::move(prompt)}});
+    std::vector<std::string> out;
+    for (const msg::Call* one : inbox().held) out.push_back(support::prompt_of(*one));
+    while (!inbox().held.empty()) scripted().end();
+    turn();
+    EXPECT_FALSE(out.empty()) << x->sent;
+    return out;
+  };
+  using Prompts = std::vector<std::string>;
+  EXPECT_EQ(ids({97, 98, "cd", 101, "", "f"}), Prompts{"abcdef"});
+  EXPECT_EQ(ids({"ab", 99, 100, "e"}), Prompts{"abcde"}) << "a text may be first";
+  EXPECT_EQ(ids({"ab", "c", 100}), Prompts{"abcd"});
+  EXPECT_EQ(ids(Json::parse(R"([[97, "b"], ["c", 100], "e", [102], {"prompt_string": "g"}])")),
+            (Prompts{"ab", "cd", "e", "f", "g"}));
+  EXPECT_EQ(ids(Json::array({Json::array({97, "b"})})), Prompts{"ab"});
+  std::vector<Json> many(kMaxPieces, "a");
+  many.push_back(97);
+  bus.set_worker_pool(workers);
+  auto long_one = ask({{"prompt", Json::array({many})}});
+  ASSERT_EQ(workers.held.size(), 1u) << "each text costs something, however short it is";
+  workers.work();
+  turn();
+  EXPECT_EQ(json(long_one)["error"]["n_prompt_tokens"], kMaxPieces + 1);
+  many.push_back("a");
+  EXPECT_EQ(refusal(ask({{"prompt", Json::array({many})}})),
+            "400 invalid_request_error prompt: at most 1024 texts between token ids");
+  for (const char* bad :
+       {R"([97, null])", R"(["a", 97, true])", R"(["a", [97], 98])", R"([[97, ["a"]]])", R"([97, -1])"})
+    EXPECT_EQ(refusal(ask({{"prompt", Json::parse(bad)}})).substr(0, 33), "400 invalid_request_error prompt ") << bad;
+  EXPECT_EQ(refusal(ask({{"prompt", {300, "a"}}})).substr(0, 33), "400 invalid_request_error prompt:");
+  auto openai = complete({{"prompt", {97, "b"}}, {"echo", true}, {"max_tokens", 0}});
+  scripted().done();
+  turn();
+  EXPECT_EQ(json(openai)["choices"][0]["text"], "ab");
 }
 
 // The last events of all choices may be due in one turn.

@@ -191,7 +191,9 @@ class LlamaAnswer final : public Answer {
   // A short request may have many choices of a long prompt: where there is no room for it, it is not repeated. A stream
   // may send all of them in one turn, and repeats it up to a limit; of an answer in pieces one is held at a time.
   std::string_view prompt_of(const Choice& choice) {
-    const std::string_view text = request_.prompts[choice.index() / request_.candidates()].text;
+    const Prompt& prompt = request_.prompts[choice.index() / request_.candidates()];
+    if (!prompt.pieces.empty()) return {};
+    const std::string_view text = prompt.text;
     const bool repeated = choice.index() % request_.candidates() > 0;
     if (request_.stream && repeated && prompts_charged_ + text.size() > kMostRepeated) return {};
     const uint64_t held = (request_.stream ? prompts_charged_ : 0) + text.size();
