@@ -1,6 +1,7 @@
 #include "dialects/openai/prompt.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "dialects/openai/fill_in.h"
@@ -240,6 +241,29 @@ ApiError make_filter(Request& request, const msg::TextSpec& spec) {
   for (const std::string& word : request.bad_words)
     if (ApiError bad = ban_word(word, spec, *filter); !bad.ok()) return bad;
   request.filter = std::move(filter);
+  return {};
+}
+
+ApiError settle_biases(Request& request, const msg::TextSpec& spec) {
+  constexpr float kMost = 100;  // of GenerationParams::logit_bias; minus that much, a token does not come
+  std::map<uint64_t, float> sums;
+  for (const TextBias& one : request.biases) {
+    if (one.id) {
+      sums[*one.id] += one.bias;
+      continue;
+    }
+    if (!spec.codec) return refuse("logit_bias", "logit_bias: this model has no tokenizer here; use token ids");
+    for (uint32_t id : spec.codec->encode(one.text, msg::AddSpecial::kNo)) sums[id] += one.bias;
+  }
+  if (sums.size() > marshal::kMaxBiases)
+    return refuse("logit_bias", "logit_bias: at most " + std::to_string(marshal::kMaxBiases) + " tokens");
+  for (const auto& [id, sum] : sums) {
+    if (id >= spec.vocabulary)
+      return refuse("logit_bias", "logit_bias: token id " + std::to_string(id) + " is not below " +
+                                      std::to_string(spec.vocabulary) + ", the size of the vocabulary");
+    request.params.logit_bias.emplace_back(uint32_t(id), std::clamp(sum, -kMost, kMost));
+  }
+  request.biases.clear();
   return {};
 }
 

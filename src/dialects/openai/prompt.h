@@ -25,6 +25,8 @@ struct Sequence {
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget);
 // The tokens that the request's members allow and keep out, as Request::filter. Errors: 400.
 ApiError make_filter(Request& request, const msg::TextSpec& spec);
+// Request::biases as those of tokens: biases of one token add up. Errors: 400.
+ApiError settle_biases(Request& request, const msg::TextSpec& spec);
 // Any other prompt; `param` is what the request calls it. Errors: 400; CANCELLED.
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                      Sequence& out, const msg::TextBudget& budget);

@@ -31,6 +31,7 @@ inline constexpr size_t kMaxChoices = 128;                            // of one 
 inline constexpr int64_t kMaxBestOf = 20;                             // as OpenAI has it
 inline constexpr size_t kMaxInputs = 2048;                            // texts of one embeddings request
 inline constexpr size_t kMaxBadWords = 256, kMaxBadWordBytes = 4096;  // of all of them
+inline constexpr size_t kMaxBiasBytes = 4096;                         // of all texts of biases
 // Alternatives per position.
 inline constexpr auto kMaxLogprobs = uint32_t(marshal::GenerationParamTable::kTopLogprobs.openai_most);
 inline constexpr size_t kMaxRanges = 64;      // of positions with readouts
@@ -92,6 +93,13 @@ struct NativeForm {
   std::vector<std::string> fields{};  // llama.cpp: the only ones of an answer, "group/field" of an object; empty: all
 };
 
+// What is added to the logit of a token, or of each token of a text; minus infinity: it never comes.
+struct TextBias {
+  std::string text;
+  std::optional<uint64_t> id;  // in place of the text
+  float bias = 0;
+};
+
 struct Request {
   std::span<const RenamedMember> names;  // of its members, where its API has others than OpenAI's chats; literals
   base::Bytes translated;  // the JSON that the request was read from, where that is not the body (translation.h)
@@ -138,6 +146,7 @@ struct Request {
   std::shared_ptr<const msg::TokenGrammar> grammar;  // of params.structured, once it is compiled
   std::vector<uint32_t> allowed_ids;                 // the only tokens that may be drawn; empty: all
   std::vector<std::string> bad_words;
+  std::vector<TextBias> biases;                     // llama.cpp's, until they are in params.logit_bias
   std::shared_ptr<const text::TokenFilter> filter;  // of both, once the prompt is made; null: there is none
   uint32_t n = 1;
   uint32_t best_of = 0;  // of a completion: how many are made of each prompt, of which the n likeliest are answered

@@ -119,6 +119,7 @@ void PromptTask::make(const msg::TextBudget& budget) {
   make_prompts(budget);
   if (error.ok() && kind_ == Kind::kChat) error = in_function_names(request_, settle_tools(request_, *spec_));
   if (error.ok()) error = make_filter(request_, *spec_);
+  if (error.ok()) error = settle_biases(request_, *spec_);
   if (!error.ok()) error = in_names(request_.names, std::move(error));
 }
 

@@ -210,6 +210,31 @@ TEST_F(LlamaCpp, BiasesAreListsOrAnObject) {
   }
 }
 
+TEST_F(LlamaCpp, BiasesOfATextAreThoseOfItsTokens) {
+  const auto biases = [&](const char* bias) {
+    auto x = ask({{"prompt", "ab"}, {"logit_bias", Json::parse(bias)}});
+    if (inbox().held.empty()) return x->sent;
+    std::string out;
+    for (const auto& [id, value] : call()->generation->sampling.logit_bias)
+      out += std::to_string(id) + ":" + std::to_string(int(value * 2)) + " ";
+    scripted().end();
+    turn();
+    return out;
+  };
+  EXPECT_EQ(biases(R"([["ab", -1.5], ["b", 0.5]])"), "97:-3 98:-2 ") << "biases of a token add up";
+  EXPECT_EQ(biases(R"({"ab": 2, "99": 1, "": 3})"), "97:4 98:4 99:2 ");
+  EXPECT_EQ(biases(R"([["aa", 1]])"), "97:4 ") << "each time that it is in the text";
+  EXPECT_EQ(biases(R"([["ab", false], [97, 90], ["b", 1e30]])"), "97:-200 98:-200 ") << "never is never";
+  EXPECT_EQ(biases(R"([[97, -1e30], ["97", 4]])"), "55:8 57:8 97:-200 ") << "in a list digits are a text";
+  const auto refused = [&](Json bias) { return refusal(ask({{"prompt", "a"}, {"logit_bias", std::move(bias)}})); };
+  const std::string begins = "400 invalid_request_error logit_bias: ";
+  for (const char* bad : {R"([["a", true]])", R"([["a", "1"]])", R"([[-1, 1]])", R"([["a"]])", R"({"a": null})", "3",
+                          R"([[260, 1]])", R"([[99999999999, 1]])"})
+    EXPECT_EQ(refused(Json::parse(bad)).substr(0, begins.size()), begins) << bad;
+  EXPECT_EQ(refused({{std::string(4097, 'a'), 1}}), begins + "the texts have more than 4096 bytes");
+  EXPECT_EQ(refused(Json(std::vector<Json>(1025, Json{1, 1}))), begins + "at most 1024 of them");
+}
+
 TEST_F(LlamaCpp, WhatIsNotOfferedIsNamedOrRefused) {
   auto x = ask({{"prompt", "ab"},
                 {"mirostat", 2},
@@ -230,8 +255,6 @@ TEST_F(LlamaCpp, WhatIsNotOfferedIsNamedOrRefused) {
   EXPECT_EQ(refusal(ask(Json::object())), "400 invalid_request_error prompt: it is missing");
   EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"n_predict", 1.5}})).substr(0, 36), "400 invalid_request_error n_predict ");
   EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"n_probs", 1000}})).substr(0, 33), "400 invalid_request_error n_probs");
-  EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"logit_bias", {{"text", -1}}}})).substr(0, 37),
-            "400 invalid_request_error logit_bias:");
   EXPECT_EQ(refusal(ask({{"prompt", std::string(300, 'a')}})).substr(0, 29), "400 exceed_context_size_error");
   EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"model", "q"}})).substr(0, 19), "404 not_found_error");
   EXPECT_EQ(open("POST", "/completion", "[")->response.status, 400);

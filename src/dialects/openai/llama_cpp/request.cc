@@ -1,5 +1,7 @@
 // Bodies of /completion and /infill: {prompt, n_predict, …} and {input_prefix, input_suffix, input_extra, prompt, …}.
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 
 #include "dialects/openai/llama_cpp/llama_cpp.h"
@@ -9,6 +11,7 @@ namespace weir::openai::llama_cpp {
 namespace {
 
 constexpr size_t kMaxExtra = 256, kMaxFields = 64;
+constexpr float kMostBias = 1e6F;          // so that sums are numbers
 constexpr std::string_view kFile = "tmp";  // an extra text without a name
 
 constexpr std::array<RenamedMember, 9> kCarried{{{"model", "model"},
@@ -138,20 +141,47 @@ ApiError read_infill(const OrderedJson& body, OrderedJson& out, Request& request
   return extra ? read_extra(*extra, request) : ApiError{};
 }
 
-// [[id, bias], …], where false keeps a token out, or an object of these.
-ApiError read_bias(const OrderedJson& body, OrderedJson& out) {
-  constexpr int kNever = -100;
+// A number, or false: it never comes.
+ApiError read_one_bias(const OrderedJson& value, TextBias& out) {
+  const bool never = value == false;
+  if (!never && !value.is_number()) return refuse("logit_bias", "logit_bias: a bias is a number, or false");
+  out.bias = never ? -std::numeric_limits<float>::infinity() : std::clamp(value.get<float>(), -kMostBias, kMostBias);
+  return {};
+}
+
+// Digits alone are a token's id, as in OpenAI's API.
+void read_biased(const std::string& name, TextBias& out) {
+  uint64_t id = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+  if (error == std::errc() && end == name.data() + name.size())
+    out.id = id;
+  else
+    out.text = name;
+}
+
+// [[id or text, bias], …], or an object of these.
+ApiError read_bias(const OrderedJson& body, Request& out) {
   const OrderedJson* biases = member(body, "logit_bias");
   if (!biases || biases->empty()) return {};
-  OrderedJson& all = out["logit_bias"] = OrderedJson::object();
+  if (!biases->is_structured()) return refuse("logit_bias", "logit_bias: expected a list of [token, bias]");
+  if (biases->size() > marshal::kMaxBiases)
+    return refuse("logit_bias", "logit_bias: at most " + std::to_string(marshal::kMaxBiases) + " of them");
+  size_t bytes = 0;
   for (const auto& [name, entry] : biases->items()) {
     const bool listed = biases->is_array();
-    if (listed && (!entry.is_array() || entry.size() != 2))
-      return refuse("logit_bias", "logit_bias: expected [id, bias]");
-    if (listed && !entry[0].is_number_unsigned())
-      return refuse("logit_bias", "logit_bias: takes token ids; /tokenize tells those of a text");
-    const OrderedJson& bias = listed ? entry[1] : entry;
-    all[listed ? std::to_string(entry[0].get<uint64_t>()) : name] = bias == false ? OrderedJson(kNever) : bias;
+    const bool pair = listed && entry.is_array() && entry.size() == 2;
+    if (listed && !(pair && (entry[0].is_number_unsigned() || entry[0].is_string())))
+      return refuse("logit_bias", "logit_bias: expected [token id or text, bias]");
+    TextBias& one = out.biases.emplace_back();
+    if (!listed)
+      read_biased(name, one);
+    else if (entry[0].is_string())
+      one.text = entry[0].get<std::string>();
+    else
+      one.id = entry[0].get<uint64_t>();
+    if ((bytes += one.text.size()) > kMaxBiasBytes)
+      return refuse("logit_bias", "logit_bias: the texts have more than " + std::to_string(kMaxBiasBytes) + " bytes");
+    if (ApiError bad = read_one_bias(listed ? entry[1] : entry, one); !bad.ok()) return bad;
   }
   return {};
 }
@@ -219,7 +249,7 @@ ApiError translate_object(const OrderedJson& body, Route route, Request& out) {
   OrderedJson translated = OrderedJson::object();
   for (const RenamedMember& m : kCarried) carry(body, m.name, translated, m.openai);
   ApiError bad = route == Route::kInfill ? read_infill(body, translated, out) : read_prompt(body, translated);
-  if (bad.ok()) bad = read_bias(body, translated);
+  if (bad.ok()) bad = read_bias(body, out);
   if (bad.ok()) bad = read_length(body, translated);
   if (bad.ok()) bad = read_answer(body, translated, out);
   if (!bad.ok()) return bad;
