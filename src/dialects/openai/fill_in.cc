@@ -27,6 +27,11 @@ struct FileTokens {
 constexpr FileTokens kFileTokens[] = {
     {"<|repo_name|>", "<|file_sep|>"}, {"<repo_name>", "<file_sep>"}, {"", "<|file_separator|>"}};
 
+// Those of padding, of a repository and of a file.
+constexpr std::string_view kEndsOfFilling[] = {"<|fim_pad|>",   "<fim_pad>",   "<fim-pad>",
+                                               "<|repo_name|>", "<repo_name>", "<reponame>",
+                                               "<|file_sep|>",  "<file_sep>",  "<|file_separator|>"};
+
 bool has_token(const msg::TextCodec& codec, std::string_view text) {
   if (text.empty()) return true;
   const auto ids = codec.encode(text, msg::AddSpecial::kNo);
@@ -145,6 +150,14 @@ ApiError fill_in(std::string_view prefix, std::string_view suffix, const msg::Te
   if (!tokens) return refuse("suffix", "suffix: this model has no tokens for filling in");
   out = arranged(*tokens, prefix, suffix);
   return {};
+}
+
+void add_fill_ends(const msg::TextSpec& spec, std::vector<uint32_t>& ids) {
+  for (std::string_view text : kEndsOfFilling) {
+    const auto found = spec.codec->encode(text, msg::AddSpecial::kNo);
+    if (found.size() != 1 || found[0] >= spec.vocabulary || spec.codec->piece(found[0]) != text) continue;
+    if (std::find(ids.begin(), ids.end(), found[0]) == ids.end()) ids.push_back(found[0]);
+  }
 }
 
 ApiError make_infill(const Prompt& prefix, const Request& request, const msg::TextSpec& spec, uint32_t room,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bus/offload_handle.h"
+#include "dialects/openai/fill_in.h"
 #include "dialects/openai/functions.h"
 #include "dialects/openai/tools.h"
 #include "marshal/encoder.h"
@@ -129,6 +130,8 @@ void PromptTask::make_prompts(const msg::TextBudget& budget) {
     return;
   }
   std::string_view param = kind_ == Kind::kEmbedding ? "input" : "prompt";
+  const bool fills = request_.infill.asked || !request_.suffix.empty();
+  if (fills && spec_->codec && !request_.params.ignore_eos) add_fill_ends(*spec_, request_.params.stop_ids);
   for (const Prompt& prompt : request_.prompts)
     if (error.ok()) error = make_prompt(prompt, request_, *spec_, param, prompts_.emplace_back(), budget);
 }
