@@ -121,7 +121,8 @@ void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
       delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
     if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   }
-  if (state == text::Completion::State::kStopped || has_all_calls()) return stopped(from);
+  if (state == text::Completion::State::kStopped || has_all_calls()) return stopped(from, End::Why::kStop);
+  if (state == text::Completion::State::kGoing && answer_.has_enough(*this)) return stopped(from, End::Why::kLength);
   if (!answer_.charge_bytes(custom_charged_, custom_.held())) return answer_.fail(wire::no_room_for_answer());
   if (!delta.empty()) answer_.grew(*this);
 }
@@ -175,9 +176,9 @@ void Answer::Choice::drop_cut_call() {
   if (end.cut_call && !cut_custom_ && !delta.calls.empty()) delta.calls.pop_back();
 }
 
-// Nobody but this side knows of stop strings: the engine is told to stop.
-void Answer::Choice::stopped(const msg::Call& from) {
-  end.why = End::Why::kStop;
+// Nobody but this side knows why: the engine is told to stop.
+void Answer::Choice::stopped(const msg::Call& from, End::Why why) {
+  end.why = why;
   if (text_.stop_string()) end.stop_reason = json_string(*text_.stop_string());
   finish_text();
   end_calls();

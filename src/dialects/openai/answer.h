@@ -71,7 +71,7 @@ class Answer : public wire::ExchangeListener {
     void finish_text();
     void end_calls();
     bool has_all_calls() const;
-    void stopped(const msg::Call& from);
+    void stopped(const msg::Call& from, End::Why why);
     void done(const msg::Done& done);
 
     Answer& answer_;
@@ -104,6 +104,9 @@ class Answer : public wire::ExchangeListener {
   // Stores that JSON, where the request wants it.
   void keep_chat(std::string_view json) const;
   std::string new_id();  // the client's request_id, or a random one
+  // Asked after each token that does not end it: true where the choice has what it was to have, as far as its length
+  // goes. The rest of its text may still come.
+  virtual bool has_enough(Choice&) { return false; }
   // A token with the details that the request asks for: true where it keeps them itself, and not in OpenAI's form.
   virtual bool keep(Choice&, const msg::Token&) { return false; }
   // In which of OpenAI's forms logprobs are kept.

@@ -91,6 +91,9 @@ struct NativeForm {
   uint32_t logprob_start = 0;         // SGLang: the first position of the prompt whose logprob is told
   std::vector<std::string> ids{};     // SGLang: of the answer to each prompt
   std::vector<std::string> fields{};  // llama.cpp: the only ones of an answer, "group/field" of an object; empty: all
+  // llama.cpp: so long after its first token a text ends once it has a second line; 0: it does not. So many blanks each
+  // line but the first must begin with, or the text ends before it.
+  uint32_t predict_ms = 0, indent = 0;
 };
 
 // What is added to the logit of a token, or of each token of a text; minus infinity: it never comes.

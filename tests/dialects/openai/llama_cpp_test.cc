@@ -93,6 +93,68 @@ TEST_F(LlamaCpp, AStreamThatFailsSaysSoInItsLastEvent) {
   EXPECT_EQ(events(x).back(), Json::parse(R"({"error":{"code":503,"message":"gone","type":"unavailable_error"}})"));
 }
 
+TEST_F(LlamaCpp, ATextEndsAtALineOnceItsTimeIsOver) {
+  for (bool stream : {false, true}) {
+    auto x = ask({{"prompt", "ab"}, {"t_max_predict_ms", 100}, {"stream", stream}});
+    scripted().emit("c\nd");
+    turn();
+    x->time += std::chrono::milliseconds(100);
+    scripted().token('e');
+    turn();
+    EXPECT_FALSE(x->ended) << "it has its time";
+    x->time += std::chrono::milliseconds(1);
+    scripted().token('f');
+    turn();
+    ASSERT_TRUE(x->ended);
+    EXPECT_TRUE(call()->cancelled.load()) << "the engine is told";
+    const Json said = stream ? events(x).back() : json(x);
+    EXPECT_EQ(said["stop_type"], "limit");
+    EXPECT_EQ(said["tokens_predicted"], 5);
+    if (!stream) EXPECT_EQ(said["content"], "c\ndef");
+    scripted().end();
+    turn();
+  }
+  auto line = ask({{"prompt", "ab"}, {"t_max_predict_ms", 100}});
+  scripted().token('c');
+  turn();
+  line->time += std::chrono::hours(1);
+  scripted().token('d');
+  turn();
+  EXPECT_FALSE(line->ended) << "its first line is not over";
+  scripted().token('\n');
+  turn();
+  EXPECT_EQ(json(line)["content"], "cd\n");
+  scripted().end();
+  turn();
+  for (Json off : {Json(0), Json(-1), Json()}) {
+    auto x = ask({{"prompt", "ab"}, {"t_max_predict_ms", off}, {"n_indent", off}});
+    scripted().emit("c\nd");
+    scripted().done();
+    turn();
+    EXPECT_EQ(json(x)["content"], "c\nd");
+  }
+  EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"t_max_predict_ms", 1.5}})),
+            "400 invalid_request_error t_max_predict_ms must be a whole number");
+}
+
+TEST_F(LlamaCpp, ATextEndsBeforeALineThatIsNotIndented) {
+  for (bool stream : {false, true}) {
+    auto x = ask({{"prompt", "ab"}, {"n_indent", 2}, {"stream", stream}});
+    scripted().emit("a\n  b\n\t c\n\n de");
+    turn();
+    ASSERT_TRUE(x->ended) << x->sent;
+    std::string text;
+    if (stream)
+      for (const Json& event : events(x)) text += event["content"];
+    else
+      text = json(x)["content"];
+    EXPECT_EQ(text, "a\n  b\n\t c\n\n ");
+    EXPECT_EQ((stream ? events(x).back() : json(x))["stop_type"], "limit");
+    scripted().end();
+    turn();
+  }
+}
+
 TEST_F(LlamaCpp, SeveralPromptsHaveAListOfAnswers) {
   auto x = ask({{"prompt", {"ab", {99, 100}, {{"prompt_string", "e"}}}}, {"n_cmpl", 2}});
   ASSERT_EQ(inbox().held.size(), 6u) << x->sent;
@@ -294,6 +356,32 @@ TEST_F(LlamaCpp, TheMiddleIsFilledInBesideOtherFiles) {
   const std::string full = prompt("f", {{"input_prefix", std::string(3000, 'p')}, {"prompt", begun}});
   EXPECT_EQ(full.substr(0, 7), "<260>pp") << full.substr(0, 100);
   EXPECT_TRUE(full.ends_with("<261><262>" + begun));
+}
+
+TEST_F(LlamaCpp, AnInfillEndsWhereTheModelGoesOnToAnotherFile) {
+  models.add(support::tools_spec(
+      "q", "", {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}));
+  bus.publish(models.catalog);
+  const Json body{{"model", "q"}, {"input_prefix", "a"}, {"input_suffix", "b"}};
+  auto x = ask(body, "/infill");
+  ASSERT_EQ(models["q"].held.size(), 1u) << x->sent;
+  EXPECT_EQ(models["q"].held[0]->generation->stop_ids, (std::vector<uint32_t>{263, 264, 265}));
+  ScriptedAnswer q(models["q"], models["q"].held[0]);
+  q.emit("ok");
+  q.token(265);
+  q.end();
+  turn();
+  EXPECT_EQ(json(x)["content"], "ok");
+  EXPECT_EQ(json(x)["stop_type"], "eos");
+  auto on = body;
+  on["ignore_eos"] = true;
+  auto y = ask(on, "/infill");
+  EXPECT_TRUE(models["q"].held[0]->generation->stop_ids.empty()) << "it is to go on, whatever comes";
+  auto suffix = complete({{"model", "q"}, {"suffix", "b"}, {"stop_token_ids", {264, 7}}});
+  ASSERT_EQ(models["q"].held.size(), 2u) << suffix->sent;
+  EXPECT_EQ(models["q"].held[1]->generation->stop_ids, (std::vector<uint32_t>{264, 7, 263, 265}));
+  auto plain = complete({{"model", "q"}});
+  EXPECT_TRUE(models["q"].held[2]->generation->stop_ids.empty()) << "of other texts they are no end";
 }
 
 TEST_F(LlamaCpp, AnInfillThatIsWrongIsRefused) {

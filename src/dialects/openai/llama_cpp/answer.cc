@@ -10,6 +10,7 @@
 // member of that name.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "dialects/openai/api_error.h"
@@ -85,7 +86,10 @@ class LlamaAnswer final : public Answer {
   struct Kept {
     std::string probabilities;  // JSON elements, of tokens that have not been told
     uint64_t charged = 0;
+    size_t seen = 0;  // bytes of the choice's delta that read_lines() has been through
     bool new_line = false;
+    std::optional<size_t> blanks{};  // that the last line begins with so far; nothing: it has begun
+    std::optional<size_t> cut{};     // where its delta ends, of one that ends before a line
   };
 
   Kept& kept(const Choice& choice) {
@@ -109,12 +113,43 @@ class LlamaAnswer final : public Answer {
     return true;
   }
 
+  // Goes through what is new of the text.
+  void read_lines(const Choice& choice) {
+    Kept& all = kept(choice);
+    const std::string& text = choice.delta.text;
+    const bool indented = request_.native.indent > 0;
+    if (!indented) all.new_line = all.new_line || text.find('\n', all.seen) != text.npos;
+    for (; indented && all.seen < text.size() && !all.cut; ++all.seen) {
+      const char c = text[all.seen];
+      if (c == '\n')
+        all.new_line = true, all.blanks = 0;
+      else if (all.blanks && (c == ' ' || c == '\t'))
+        ++*all.blanks;
+      else if (all.blanks.value_or(request_.native.indent) < request_.native.indent)
+        all.cut = all.seen;
+      else
+        all.blanks.reset();
+    }
+    all.seen = text.size();
+  }
+  bool has_enough(Choice& choice) override {
+    const NativeForm& asked = request_.native;
+    if (asked.predict_ms == 0 && asked.indent == 0) return false;
+    read_lines(choice);
+    const Kept& all = kept(choice);
+    if (all.cut) return true;
+    const auto most = std::chrono::milliseconds(asked.predict_ms);
+    return asked.predict_ms > 0 && all.new_line && exchange_.now() - choice.first_token > most;
+  }
+
   void grew(Choice& choice) override {
     if (request_.stream) return send_piece(choice);
     Kept& all = kept(choice);
     if (!charge(choice) || !charge_bytes(all.charged, all.probabilities.size())) fail(wire::no_room_for_answer());
   }
   void ended(Choice& choice) override {
+    if (request_.native.indent > 0) read_lines(choice);
+    if (const auto cut = kept(choice).cut) choice.delta.text.resize(*cut);
     if (!request_.stream) return;
     if (!choice.delta.empty() || !kept(choice).probabilities.empty()) send_piece(choice);
     if (!last_.empty()) stream_.send(std::exchange(last_, {}));
@@ -142,8 +177,8 @@ class LlamaAnswer final : public Answer {
   }
 
   void send_piece(Choice& choice) {
+    read_lines(choice);
     Kept& all = kept(choice);
-    all.new_line = all.new_line || choice.delta.text.find('\n') != std::string::npos;
     std::string frame = "data: {\"index\":" + std::to_string(choice.index()) + ",\"content\":";
     marshal::write_string(frame, choice.delta.text);
     frame += ",\"tokens\":";
@@ -152,12 +187,14 @@ class LlamaAnswer final : public Answer {
     frame += ",\"tokens_evaluated\":" + std::to_string(choice.prompt_tokens);
     if (request_.logprobs) frame += ",\"completion_probabilities\":[" + std::exchange(all.probabilities, {}) + ']';
     choice.delta.clear();
+    all.seen = 0;
     stream_.send(std::move(frame += "}\n\n"));
   }
 
   // A stream's is without what its events have had.
   void write_answer(const Choice& choice, SplicedText& text) {
     std::string& out = text.own;
+    read_lines(choice);
     const Kept& all = kept(choice);
     Fields fields(request_.native.fields, out);
     fields.add("index", choice.index());
@@ -170,7 +207,7 @@ class LlamaAnswer final : public Answer {
     fields.add("tokens_evaluated", choice.prompt_tokens);
     fields.group("generation_settings", settings_of(request_, *spec_));
     fields.text("prompt", prompt_of(choice));
-    fields.flag("has_new_line", all.new_line || choice.delta.text.find('\n') != std::string::npos);
+    fields.flag("has_new_line", all.new_line);
     write_end_of(choice, fields);
     fields.add("tokens_cached", uint64_t(choice.prompt_tokens) + choice.completion_tokens);
     fields.group("timings", timings(choice));

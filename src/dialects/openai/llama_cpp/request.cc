@@ -42,7 +42,9 @@ constexpr std::string_view kRead[] = {"prompt",
                                       "input_prefix",
                                       "input_suffix",
                                       "input_extra",
-                                      "cache_prompt"};
+                                      "cache_prompt",
+                                      "t_max_predict_ms",
+                                      "n_indent"};
 // How a server with slots runs the request, the order of samplers, and parameters of samplers that are not offered.
 constexpr std::string_view kNotes[] = {"id_slot",
                                        "n_keep",
@@ -50,12 +52,10 @@ constexpr std::string_view kNotes[] = {"id_slot",
                                        "n_cache_reuse",
                                        "samplers",
                                        "min_keep",
-                                       "n_indent",
                                        "timings_per_token",
                                        "return_progress",
                                        "sse_ping_interval",
                                        "t_max_prompt_ms",
-                                       "t_max_predict_ms",
                                        "mirostat_tau",
                                        "mirostat_eta",
                                        "dry_base",
@@ -223,6 +223,15 @@ ApiError read_fields(const OrderedJson& body, Request& request) {
   return {};
 }
 
+// What is below 0 asks for nothing.
+ApiError read_limit(const OrderedJson& body, std::string_view name, uint32_t& out) {
+  const OrderedJson* limit = member(body, name);
+  if (!limit) return {};
+  if (!limit->is_number_integer()) return refuse(name, std::string(name) + " must be a whole number");
+  if (*limit > 0) out = uint32_t(std::min<uint64_t>(limit->get<uint64_t>(), std::numeric_limits<uint32_t>::max()));
+  return {};
+}
+
 bool asks(const OrderedJson& body, std::string_view name) {
   const OrderedJson* value = member(body, name);
   return value && value->get<bool>();
@@ -251,6 +260,8 @@ ApiError translate_object(const OrderedJson& body, Route route, Request& out) {
   ApiError bad = route == Route::kInfill ? read_infill(body, translated, out) : read_prompt(body, translated);
   if (bad.ok()) bad = read_bias(body, out);
   if (bad.ok()) bad = read_length(body, translated);
+  if (bad.ok()) bad = read_limit(body, "t_max_predict_ms", out.native.predict_ms);
+  if (bad.ok()) bad = read_limit(body, "n_indent", out.native.indent);
   if (bad.ok()) bad = read_answer(body, translated, out);
   if (!bad.ok()) return bad;
   read_drawing(body, translated);
