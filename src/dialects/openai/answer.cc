@@ -261,7 +261,7 @@ ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector
   return {};
 }
 
-ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const {
+ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) {
   auto named = [&](marshal::ParamError error) {
     if (error.param == "prompt") error.param = input_name(kind_);
     return refuse(std::move(error));
@@ -292,7 +292,7 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   generation.cache_salt = cache_salt(state_, request_.cache_salt);
   if (request_.grammar) generation.constraint = request_.grammar->start(marshal::end_ids(request_.params, spec));
   if (request_.filter) generation.constraint = text::start_filter(request_.filter, std::move(generation.constraint));
-  return {};
+  return adjust(generation);
 }
 
 void Answer::closed(Choice& choice, const msg::Call& call, marshal::CallDurations took) {

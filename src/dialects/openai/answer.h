@@ -104,6 +104,8 @@ class Answer : public wire::ExchangeListener {
   // Stores that JSON, where the request wants it.
   void keep_chat(std::string_view json) const;
   std::string new_id();  // the client's request_id, or a random one
+  // What the API asks of the engine beside; `generation` has all the rest. Errors: 400.
+  virtual ApiError adjust(msg::Generation&) { return {}; }
   // Asked after each token that does not end it: true where the choice has what it was to have, as far as its length
   // goes. The rest of its text may still come.
   virtual bool has_enough(Choice&) { return false; }
@@ -142,7 +144,7 @@ class Answer : public wire::ExchangeListener {
   ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
   // A completion's text begins with the prompt's, whose tokens have logprobs, too; a chat's with a message.
   bool echoes_prompt() const { return request_.echo && kind_ == Kind::kCompletion; }
-  ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
+  ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index);
   void closed(Choice& choice, const msg::Call& call, marshal::CallDurations took);
 
   std::string id_;

@@ -32,12 +32,18 @@ void write_bytes(std::string& out, std::string_view bytes) {
   out += ']';
 }
 
+// `"token":…,`
+void begin_token(std::string& out, const TokenForm& form, uint32_t id, const msg::TokenDetails& details, size_t place) {
+  out += "\"token\":";
+  marshal::write_string(out, shown(form, id, details, place));
+  out += ',';
+}
+
 // `"token":…,"logprob":…,"bytes":[…]`
 void write_token(std::string& out, const TokenForm& form, msg::TokenLogprob token, const msg::TokenDetails& details,
                  size_t place) {
-  out += "\"token\":";
-  marshal::write_string(out, shown(form, token.id, details, place));
-  out += ",\"logprob\":";
+  begin_token(out, form, token.id, details, place);
+  out += "\"logprob\":";
   write_logprob(out, token.logprob);
   out += ",\"bytes\":";
   write_bytes(out, bytes_of(form, token.id, details, place));
@@ -107,6 +113,16 @@ void write_token_with_id(std::string& out, const TokenForm& form, msg::TokenLogp
                          const msg::TokenDetails& details, size_t place) {
   out += "{\"id\":" + std::to_string(token.id) + ',';
   write_token(out, form, token, details, place);
+}
+
+void write_token_share(std::string& out, const TokenForm& form, uint32_t id, float share,
+                       const msg::TokenDetails& details, size_t place) {
+  out += "{\"id\":" + std::to_string(id) + ',';
+  begin_token(out, form, id, details, place);
+  out += "\"prob\":";
+  marshal::write_number(out, share);
+  out += ",\"bytes\":";
+  write_bytes(out, bytes_of(form, id, details, place));
 }
 
 void write_logprob(std::string& out, float logprob) {

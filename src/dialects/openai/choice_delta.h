@@ -121,6 +121,9 @@ std::string shown(const TokenForm& form, uint32_t id, const msg::TokenDetails& d
 // `{"id":…,"token":…,"logprob":…,"bytes":[…]`, without the end of the object, as llama.cpp has it.
 void write_token_with_id(std::string& out, const TokenForm& form, msg::TokenLogprob token,
                          const msg::TokenDetails& details, size_t place);
+// The same with a probability: `{"id":…,"token":…,"prob":…,"bytes":[…]`.
+void write_token_share(std::string& out, const TokenForm& form, uint32_t id, float share,
+                       const msg::TokenDetails& details, size_t place);
 // A number that JSON has, for any log probability.
 void write_logprob(std::string& out, float logprob);
 // vLLM's: `{"17":{"logprob":…,"rank":1,"decoded_token":"…"},…}`, or null for the position that nothing precedes.

@@ -94,6 +94,7 @@ struct NativeForm {
   // llama.cpp: so long after its first token a text ends once it has a second line; 0: it does not. So many blanks each
   // line but the first must begin with, or the text ends before it.
   uint32_t predict_ms = 0, indent = 0;
+  bool final_shares = false;  // llama.cpp: probabilities are those that tokens were drawn by
 };
 
 // What is added to the logit of a token, or of each token of a text; minus infinity: it never comes.

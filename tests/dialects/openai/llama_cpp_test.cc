@@ -1,5 +1,6 @@
 // llama.cpp's native routes on the same models.
 #include <algorithm>
+#include <cmath>
 
 #include "bench.h"
 #include "support/held_workers.h"
@@ -259,6 +260,53 @@ TEST_F(LlamaCpp, ProbabilitiesOfEachToken) {
   }
 }
 
+TEST_F(LlamaCpp, ProbabilitiesAreThoseOfTheDraw) {
+  const auto shares = [&](Json options, uint32_t asked) {
+    Json body{{"prompt", "ab"}, {"n_probs", 2}, {"post_sampling_probs", true}};
+    body.update(options);
+    auto x = ask(body);
+    if (inbox().held.empty()) return x->sent;
+    EXPECT_EQ(call()->generation->top_logprobs, asked);
+    const float half = std::log(0.5F), fourth = std::log(0.25F), eighth = std::log(0.125F);
+    scripted().token('c', likely(fourth, {{'q', half}, {'c', fourth}, {'r', eighth}}));
+    scripted().done();
+    turn();
+    std::string out;
+    const Json token = json(x)["completion_probabilities"][0];
+    EXPECT_FALSE(token.contains("logprob"));
+    const auto add = [&](const Json& one) {
+      out += one["token"].get<std::string>() + std::to_string(std::lround(1000 * one["prob"].get<double>())) + ' ';
+      EXPECT_EQ(one["bytes"][0], one["id"]);
+    };
+    add(token);
+    for (const Json& one : token["top_probs"]) add(one);
+    return out;
+  };
+  EXPECT_EQ(shares({{"top_k", 3}}, 3), "c286 q571 c286 ");
+  EXPECT_EQ(shares({{"top_k", 2}}, 2), "c333 q667 c333 ") << "what is cut is not drawn";
+  EXPECT_EQ(shares({{"top_k", 3}, {"temperature", 0.5}}, 3), "c190 q762 c190 ");
+  EXPECT_EQ(shares({{"top_k", 3}, {"top_p", 0.6}}, 3), "c333 q667 c333 ");
+  EXPECT_EQ(shares({{"top_k", 3}, {"min_p", 0.3}}, 3), "c333 q667 c333 ");
+  EXPECT_EQ(shares({{"top_k", 3}, {"min_p", 0.6}}, 3), "c0 q1000 ");
+  EXPECT_EQ(shares({{"temperature", 0}}, 2), "c0 q1000 c0 ") << "a fake that does not draw greedily";
+  const auto refused = [&](Json options) {
+    Json body{{"prompt", "ab"}, {"n_probs", 2}, {"post_sampling_probs", true}, {"top_k", 3}};
+    body.update(options);
+    return refusal(ask(body)).substr(0, 46);
+  };
+  const std::vector<Json> bad{{{"top_k", 0}},
+                              {{"top_k", 129}},
+                              {{"repeat_penalty", 1.1}},
+                              {{"presence_penalty", 1}},
+                              {{"frequency_penalty", 1}},
+                              {{"logit_bias", {{97, 1}}}},
+                              {{"grammar", "root ::= [a-z]"}}};
+  for (const Json& options : bad)
+    EXPECT_EQ(refused(options), "400 invalid_request_error post_sampling_probs:") << options;
+  auto none = ask({{"prompt", "ab"}, {"post_sampling_probs", true}});
+  EXPECT_EQ(inbox().held.size(), 1u) << "it asks for none";
+}
+
 TEST_F(LlamaCpp, BiasesAreListsOrAnObject) {
   for (Json bias : {Json::parse("[[99,-1.5],[100,false]]"), Json::parse(R"({"99":-1.5,"100":false})")}) {
     auto x = ask({{"prompt", "ab"}, {"logit_bias", bias}});
@@ -310,8 +358,6 @@ TEST_F(LlamaCpp, WhatIsNotOfferedIsNamedOrRefused) {
   scripted().end();
   turn();
   EXPECT_EQ(ignored(x), "dry_multiplier, mirostat, new_thing");
-  EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"post_sampling_probs", true}})).substr(0, 46),
-            "400 invalid_request_error post_sampling_probs:");
   EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"lora", {{{"id", 0}, {"scale", 1}}}}})).substr(0, 31),
             "400 invalid_request_error lora:");
   EXPECT_EQ(refusal(ask(Json::object())), "400 invalid_request_error prompt: it is missing");

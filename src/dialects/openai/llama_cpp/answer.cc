@@ -4,6 +4,7 @@
 //    "generation_settings":{…},"prompt","has_new_line","truncated","stop_type":"eos"|"limit"|"word","stopping_word",
 //    "tokens_cached","timings":{…}}, and with n_probs
 //    "completion_probabilities":[{"id","token",…,"top_logprobs"},…]
+// With `post_sampling_probs` these have "prob" and "top_probs".
 // Several prompts, or n_cmpl > 1, have a list of these. A stream's events are
 // {"index","content","tokens","stop":false, …} for each token, then one of the form above without text, for each
 // choice. There is no [DONE]. Of an answer with `response_fields` these alone are written, "timings/prompt_n" as a
@@ -16,6 +17,7 @@
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/event_stream.h"
 #include "dialects/openai/llama_cpp/llama_cpp.h"
+#include "dialects/openai/llama_cpp/shares.h"
 #include "dialects/openai/pieces_text.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
@@ -98,10 +100,19 @@ class LlamaAnswer final : public Answer {
   }
 
   Kind logprob_form() const override { return Kind::kChat; }
+  ApiError adjust(msg::Generation& generation) override {
+    if (!request_.native.final_shares || !request_.logprobs) return {};
+    sampling_ = generation.sampling;
+    uint32_t needed = 0;
+    ApiError bad = needed_for_shares(generation, needed);
+    generation.top_logprobs = std::max(generation.top_logprobs, needed);
+    return bad;
+  }
   bool keep(Choice& choice, const msg::Token& token) override {
     std::string& out = kept(choice).probabilities;
     const msg::TokenDetails& details = *token.details;
     if (!out.empty()) out += ',';
+    if (request_.native.final_shares) return keep_shares(out, token.id, details), true;
     write_token_with_id(out, form_, {token.id, details.logprob}, details, 0);
     out += ",\"top_logprobs\":[";
     for (size_t i = 0; i < details.top.size() && i < *request_.logprobs; ++i) {
@@ -111,6 +122,22 @@ class LlamaAnswer final : public Answer {
     }
     out += "]}";
     return true;
+  }
+
+  // Of a token that is greedily drawn the others are told, too, as llama.cpp does.
+  void keep_shares(std::string& out, uint32_t id, const msg::TokenDetails& details) const {
+    const std::vector<float> shares = final_shares(sampling_, details.top);
+    const auto own = std::find_if(details.top.begin(), details.top.end(), [id](auto& one) { return one.id == id; });
+    const float share = own == details.top.end() ? 0 : shares[size_t(own - details.top.begin())];
+    write_token_share(out, form_, id, share, details, 0);
+    out += ",\"top_probs\":[";
+    for (size_t i = 0; i < details.top.size() && i < *request_.logprobs; ++i) {
+      if (shares[i] == 0 && sampling_.temperature > 0) continue;
+      if (out.back() != '[') out += ',';
+      write_token_share(out, form_, details.top[i].id, shares[i], details, i + 1);
+      out += '}';
+    }
+    out += "]}";
   }
 
   // Goes through what is new of the text.
@@ -264,6 +291,7 @@ class LlamaAnswer final : public Answer {
   }
 
   std::vector<Kept> kept_;  // by choice
+  msg::Sampling sampling_;  // of all of them, but for their seeds
   uint64_t prompts_charged_ = 0;
   std::string last_;  // of a stream: the event that the end comes behind
   EventStream stream_{state_.bus.env(), exchange_};

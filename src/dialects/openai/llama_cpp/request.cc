@@ -238,8 +238,7 @@ bool asks(const OrderedJson& body, std::string_view name) {
 }
 
 ApiError read_answer(const OrderedJson& body, OrderedJson& out, Request& request) {
-  if (asks(body, "post_sampling_probs"))
-    return refuse("post_sampling_probs", "post_sampling_probs: not offered; n_probs tells those before sampling");
+  request.native.final_shares = asks(body, "post_sampling_probs");
   if (const OrderedJson* lora = member(body, "lora"); lora && !lora->empty())
     return refuse("lora", "lora: an adapter is a model of its own, named by model");
   carry(body, member(body, "n_cmpl") ? "n_cmpl" : "n", out, "n");

@@ -47,7 +47,8 @@ std::vector<Member> settings_of(const Request& request, const msg::TextSpec& spe
           {"stop", text_list(params.stop)},
           {"ignore_eos", std::string(word(params.ignore_eos))},
           {"stream", std::string(word(request.stream))},
-          {"n_probs", std::to_string(request.logprobs.value_or(0))}};
+          {"n_probs", std::to_string(request.logprobs.value_or(0))},
+          {"post_sampling_probs", std::string(word(request.native.final_shares))}};
 }
 
 }  // namespace weir::openai::llama_cpp
