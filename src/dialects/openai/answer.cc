@@ -360,6 +360,13 @@ Usage Answer::usage() const {
   return sum;
 }
 
+llama_cpp::TokenFigures Answer::figures() const {
+  const Usage all = usage();
+  llama_cpp::TokenFigures out{all.prompt, all.cached, all.completion};
+  for (const Choice& choice : choices_) out.first = std::min(out.first, choice.first_token);
+  return out;
+}
+
 std::string Answer::make_head(std::string_view object) {
   if (id_.empty()) {
     id_ = (kind_ == Kind::kChat ? "chatcmpl-" : "cmpl-") + new_id();

@@ -13,6 +13,7 @@
 #include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/custom_tools.h"
+#include "dialects/openai/llama_cpp/timings.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
 #include "dialects/openai/state.h"
@@ -47,6 +48,7 @@ class Answer : public wire::ExchangeListener {
     uint32_t index() const { return index_; }
     // How likely it is, whatever its length.
     double mean_logprob() const { return logprob / std::max(completion_tokens, 1u); }
+    llama_cpp::TokenFigures figures() const { return {prompt_tokens, cached_tokens, completion_tokens, first_token}; }
     // Leaves out the call that its end cuts. For answers in one piece, once it is over.
     void drop_cut_call();
 
@@ -96,6 +98,7 @@ class Answer : public wire::ExchangeListener {
   // Ends it with that; the calls that run are told to stop.
   void fail(const base::Status& status);
   Usage usage() const;
+  llama_cpp::TokenFigures figures() const;  // the same, since the first token of any
   void leave();
   // `"id":…,"object":…,"created":…,"model":…`
   std::string make_head(std::string_view object);

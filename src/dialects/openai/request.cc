@@ -132,6 +132,10 @@ class Members {
       ok = fields_.whole(name, 0, kMaxBestOf, out_.best_of);
     else if (name == "stream")
       ok = fields_.flag(name, out_.stream);
+    else if (name == "timings_per_token")
+      ok = fields_.flag(name, out_.timings);
+    else if (name == "return_progress")
+      ok = fields_.flag(name, out_.progress);
     else if (name == "stream_options")
       ok = stream_options(name);
     else if (name == "max_completion_tokens" && chat())

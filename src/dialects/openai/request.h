@@ -157,6 +157,7 @@ struct Request {
   // How many are made of each prompt.
   uint32_t candidates() const { return std::max(n, best_of); }
   bool stream = false, include_usage = false, continuous_usage = false;
+  bool timings = false, progress = false;  // llama.cpp's `timings`; its `prompt_progress` in a stream
   bool echo = false;
   std::optional<uint32_t> logprobs, prompt_logprobs;  // how many alternatives
   bool token_ids = false;                             // return them

@@ -4,8 +4,9 @@
 //   …
 //   data: [DONE]\n\n
 // A chat is streamed as a chunk with the role, chunks with thoughts, text and calls of tools, a chunk with
-// finish_reason; with stream_options.include_usage one more with the usage and no choices. A chunk is appended to a
-// string by hand: no document is built for a token.
+// finish_reason; with stream_options.include_usage one more with the usage and no choices. For llama.cpp's clients all
+// but the first have `timings`, and the first of a choice its `prompt_progress`. A chunk is appended to a string by
+// hand: no document is built for a token.
 #include "dialects/openai/answer.h"
 #include "dialects/openai/chats/chats.h"
 #include "dialects/openai/event_stream.h"
@@ -40,6 +41,7 @@ class Streamed final : public Answer {
     if (request_.include_usage) {
       std::string frame = prefix_ + "],";
       write_usage(frame, usage());
+      if (request_.timings) llama_cpp::write_timings(frame, exchange_, figures());
       stream_.send(std::move(frame += "}\n\n"));
     }
     finish();
@@ -66,11 +68,11 @@ class Streamed final : public Answer {
     stream_.open();
     std::string frame;
     if (choice.begun && choice.end.why == End::Why::kNone && choice.delta.has_only_text() &&
-        choice.prompt_ids.empty() && !request_.continuous_usage) {
+        choice.prompt_ids.empty() && !request_.continuous_usage && !request_.timings) {
       write_text_chunk(choice, frame);
     } else {
       frame.reserve(2 * prefix_.size() + choice.delta.weight() + choice.delta.text.size() / 4 + 256);
-      if (!std::exchange(choice.begun, true) && kind_ == Kind::kChat) role(choice, frame);
+      if (!std::exchange(choice.begun, true) && (kind_ == Kind::kChat || request_.progress)) open_choice(choice, frame);
       write_chunk(choice, choice.delta, frame);
     }
     stream_.send(std::move(frame));
@@ -158,12 +160,17 @@ class Streamed final : public Answer {
     } else if (request_.include_usage) {
       frame += ",\"usage\":null";
     }
+    if (request_.timings && tokens > 0) llama_cpp::write_timings(frame, exchange_, choice.figures());
     frame += "}\n\n";
   }
-  void role(Choice& choice, std::string& frame) {
+  void open_choice(Choice& choice, std::string& frame) {
     begin(choice, frame);
-    frame += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}])";
-    write_prompt_ids(choice, frame);
+    const bool chat = kind_ == Kind::kChat;
+    frame += chat ? R"(,"delta":{"role":"assistant","content":""})" : R"(,"text":"")";
+    if (!chat && request_.token_ids) frame += R"(,"token_ids":[])";
+    frame += R"(,"logprobs":null,"finish_reason":null}])";
+    if (chat) write_prompt_ids(choice, frame);
+    if (request_.progress) llama_cpp::write_progress(frame, exchange_, choice.figures());
     close(choice, 0, frame);
   }
   static void write_prompt_ids(Choice& choice, std::string& frame) {

@@ -156,6 +156,68 @@ TEST_F(LlamaCpp, ATextEndsBeforeALineThatIsNotIndented) {
   }
 }
 
+TEST_F(LlamaCpp, AChatTellsItsTimingsWhereItIsAsked) {
+  const auto answer = [&](const Opened& x) {
+    x->time += std::chrono::milliseconds(30);
+    call()->generation->cached_tokens = 8;
+    scripted().token('c');
+    turn();
+    x->time += std::chrono::milliseconds(20);
+    scripted().token('d');
+    turn();
+    scripted().end();
+    turn();
+  };
+  auto x = chat({{"timings_per_token", true}});
+  answer(x);
+  Json timings = json(x)["timings"];
+  EXPECT_EQ(timings["cache_n"], 8);
+  EXPECT_EQ(timings["prompt_n"], 10);
+  EXPECT_EQ(timings["prompt_ms"], 30);
+  EXPECT_EQ(timings["predicted_ms"], 20);
+  EXPECT_EQ(timings["predicted_per_second"], 50 * timings["predicted_n"].get<int>());
+  auto plain = chat(Json::object());
+  answer(plain);
+  EXPECT_FALSE(json(plain).contains("timings"));
+  auto y = chat({{"stream", true},
+                 {"timings_per_token", true},
+                 {"return_progress", true},
+                 {"stream_options", {{"include_usage", true}}}});
+  answer(y);
+  const auto all = events(y);
+  EXPECT_EQ(all[0]["prompt_progress"], Json::parse(R"({"total":18,"cache":8,"processed":18,"time_ms":30})"));
+  EXPECT_FALSE(all[0].contains("timings"));
+  EXPECT_EQ(all[1]["timings"]["predicted_n"], 1);
+  EXPECT_EQ(all[2]["timings"]["predicted_n"], 2);
+  const Json& last = all[all.size() - 2];
+  EXPECT_EQ(last["choices"], Json::array());
+  EXPECT_EQ(last["timings"]["cache_n"], 8);
+  for (size_t i = 1; i + 1 < all.size(); ++i) EXPECT_FALSE(all[i].contains("prompt_progress"));
+  auto z = complete({{"stream", true}, {"return_progress", true}});
+  answer(z);
+  const Json first = events(z)[0];
+  EXPECT_EQ(first["choices"][0]["text"], "");
+  EXPECT_EQ(first["prompt_progress"]["total"], 2);
+  EXPECT_EQ(text(events(z)), "cd");
+}
+
+TEST_F(LlamaCpp, ANativeStreamTellsThemToo) {
+  auto x = ask({{"prompt", "ab"}, {"stream", true}, {"timings_per_token", true}, {"return_progress", true}});
+  scripted().emit("cd");
+  turn();
+  const auto all = events(x);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0]["prompt_progress"], Json::parse(R"({"total":2,"cache":0,"processed":2,"time_ms":0})"));
+  EXPECT_EQ(all[0]["content"], "");
+  EXPECT_EQ(all[1]["content"], "c");
+  EXPECT_EQ(all[1]["timings"]["predicted_n"], 1);
+  EXPECT_EQ(all[2]["timings"]["predicted_n"], 2);
+  EXPECT_FALSE(all[2].contains("prompt_progress"));
+  scripted().done();
+  turn();
+  EXPECT_EQ(events(x).back()["generation_settings"]["timings_per_token"], true);
+}
+
 TEST_F(LlamaCpp, SeveralPromptsHaveAListOfAnswers) {
   auto x = ask({{"prompt", {"ab", {99, 100}, {{"prompt_string", "e"}}}}, {"n_cmpl", 2}});
   ASSERT_EQ(inbox().held.size(), 6u) << x->sent;

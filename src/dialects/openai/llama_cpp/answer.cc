@@ -206,6 +206,7 @@ class LlamaAnswer final : public Answer {
   void send_piece(Choice& choice) {
     read_lines(choice);
     Kept& all = kept(choice);
+    if (request_.progress && !std::exchange(choice.begun, true)) send_progress(choice);
     std::string frame = "data: {\"index\":" + std::to_string(choice.index()) + ",\"content\":";
     marshal::write_string(frame, choice.delta.text);
     frame += ",\"tokens\":";
@@ -213,8 +214,17 @@ class LlamaAnswer final : public Answer {
     frame += ",\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":" + std::to_string(choice.completion_tokens);
     frame += ",\"tokens_evaluated\":" + std::to_string(choice.prompt_tokens);
     if (request_.logprobs) frame += ",\"completion_probabilities\":[" + std::exchange(all.probabilities, {}) + ']';
+    if (request_.timings) write_timings(frame, exchange_, choice.figures());
     choice.delta.clear();
     all.seen = 0;
+    stream_.send(std::move(frame += "}\n\n"));
+  }
+
+  void send_progress(const Choice& choice) {
+    std::string frame = "data: {\"index\":" + std::to_string(choice.index());
+    frame += R"(,"content":"","tokens":[],"stop":false,"id_slot":-1,"tokens_predicted":0,"tokens_evaluated":)";
+    frame += std::to_string(choice.prompt_tokens);
+    write_progress(frame, exchange_, choice.figures());
     stream_.send(std::move(frame += "}\n\n"));
   }
 
@@ -237,7 +247,7 @@ class LlamaAnswer final : public Answer {
     fields.flag("has_new_line", all.new_line);
     write_end_of(choice, fields);
     fields.add("tokens_cached", uint64_t(choice.prompt_tokens) + choice.completion_tokens);
-    fields.group("timings", timings(choice));
+    fields.group("timings", timings_of(exchange_, choice.figures()));
     if (request_.logprobs && !request_.stream && fields.begin("completion_probabilities"))
       write_list(text, "[", all.probabilities);
     fields.end();
@@ -262,32 +272,6 @@ class LlamaAnswer final : public Answer {
     if (request_.stream && repeated && prompts_charged_ + text.size() > kMostRepeated) return {};
     const uint64_t held = (request_.stream ? prompts_charged_ : 0) + text.size();
     return charge_bytes(prompts_charged_, held) ? text : std::string_view();
-  }
-
-  // The prompt's part is that which was not cached; it lasts until the first token.
-  std::vector<Member> timings(const Choice& choice) const {
-    const base::Time now = exchange_.now();
-    const auto ms = [](base::Duration took) { return std::chrono::duration<double, std::milli>(took).count(); };
-    const double took = ms(exchange_.record().took(now));
-    const double predicted = choice.first_token == base::kNever ? 0 : ms(now - choice.first_token);
-    std::vector<Member> out{{"cache_n", std::to_string(choice.cached_tokens)}};
-    const auto part = [&out](std::string_view n, std::string_view time, std::string_view each, std::string_view rate,
-                             uint32_t tokens, double spent) {
-      const auto number = [](double value) {
-        std::string text;
-        marshal::write_number(text, value);
-        return text;
-      };
-      out.push_back({n, std::to_string(tokens)});
-      out.push_back({time, number(spent)});
-      out.push_back({each, number(spent / std::max(tokens, 1u))});
-      out.push_back({rate, number(spent > 0 ? 1000 * tokens / spent : 0)});
-    };
-    part("prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second",
-         choice.prompt_tokens - std::min(choice.cached_tokens, choice.prompt_tokens), std::max(took - predicted, 0.0));
-    part("predicted_n", "predicted_ms", "predicted_per_token_ms", "predicted_per_second", choice.completion_tokens,
-         predicted);
-    return out;
   }
 
   std::vector<Kept> kept_;  // by choice

@@ -9,6 +9,7 @@
 
 #include "dialects/openai/answer.h"
 #include "dialects/openai/endpoints.h"
+#include "dialects/openai/llama_cpp/timings.h"
 
 namespace weir::openai::llama_cpp {
 
@@ -24,7 +25,6 @@ ApiError read_body_of(std::string_view body, Route route, Request& out);
 
 // settings.cc: `"name":value` of what is in force for a request, with a comma before each; and of a request that says
 // nothing.
-using Member = std::pair<std::string_view, std::string>;  // name, JSON
 std::vector<Member> settings_of(const Request& request, const msg::TextSpec& spec);
 
 // answer.cc: who answers; streams, and in one piece.

@@ -44,7 +44,9 @@ constexpr std::string_view kRead[] = {"prompt",
                                       "input_extra",
                                       "cache_prompt",
                                       "t_max_predict_ms",
-                                      "n_indent"};
+                                      "n_indent",
+                                      "timings_per_token",
+                                      "return_progress"};
 // How a server with slots runs the request, the order of samplers, and parameters of samplers that are not offered.
 constexpr std::string_view kNotes[] = {"id_slot",
                                        "n_keep",
@@ -52,8 +54,6 @@ constexpr std::string_view kNotes[] = {"id_slot",
                                        "n_cache_reuse",
                                        "samplers",
                                        "min_keep",
-                                       "timings_per_token",
-                                       "return_progress",
                                        "sse_ping_interval",
                                        "t_max_prompt_ms",
                                        "mirostat_tau",
@@ -238,6 +238,7 @@ bool asks(const OrderedJson& body, std::string_view name) {
 }
 
 ApiError read_answer(const OrderedJson& body, OrderedJson& out, Request& request) {
+  request.timings = asks(body, "timings_per_token"), request.progress = asks(body, "return_progress");
   request.native.final_shares = asks(body, "post_sampling_probs");
   if (const OrderedJson* lora = member(body, "lora"); lora && !lora->empty())
     return refuse("lora", "lora: an adapter is a model of its own, named by model");

@@ -48,6 +48,7 @@ std::vector<Member> settings_of(const Request& request, const msg::TextSpec& spe
           {"ignore_eos", std::string(word(params.ignore_eos))},
           {"stream", std::string(word(request.stream))},
           {"n_probs", std::to_string(request.logprobs.value_or(0))},
+          {"timings_per_token", std::string(word(request.timings))},
           {"post_sampling_probs", std::string(word(request.native.final_shares))}};
 }
 
