@@ -29,8 +29,8 @@ MODEL = 'chat'  # stands for {model} in paths, and is in the bodies below
 CHAT = {'model': MODEL, 'messages': [{'role': 'user', 'content': 'hi'}]}
 BODIES = {
     '/v1/chat/completions': CHAT, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
-    **{path: {'model': MODEL, 'input': 'a'} for path in ('/v1/responses', '/v1/responses/input_tokens', '/v1/responses/compact')},
-    **{path: {'model': MODEL, 'query': 'a', 'documents': ['b']} for path in ('/rerank', '/v1/rerank', '/v2/rerank')},
+    **{path: {'model': MODEL, 'input': 'a'} for path in ('/v1/responses', '/v1/responses/input_tokens', '/v1/responses/compact', '/responses', '/responses/input_tokens')},
+    **{path: {'model': MODEL, 'query': 'a', 'documents': ['b']} for path in ('/rerank', '/v1/rerank', '/v2/rerank', '/reranking', '/v1/reranking')},
     **{path: {'model': MODEL, 'text_1': 'a', 'text_2': 'b'} for path in ('/score', '/v1/score')}, '/classify': {'model': MODEL, 'input': 'a'},
     **{f'/v1/{what}_lora_adapter': {'lora_name': MODEL, 'lora_path': 'x', 'base_model_name': MODEL} for what in ('load', 'unload')},
     '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/embed': {'model': MODEL, 'inputs': 'a'},
@@ -67,7 +67,7 @@ NO_MODEL = {
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
     '/inference.GRPCInferenceService/LogSettings', '/load', '/version', '/tokenizer_info',
-    '/get_model_info', '/model_info', '/get_server_info', '/server_info', '/info', '/health_generate', '/flush_cache', '/props', '/evergreen/v2/session',
+    '/get_model_info', '/model_info', '/get_server_info', '/server_info', '/info', '/health_generate', '/flush_cache', '/props', '/slots', '/slots/{slot}', '/lora-adapters', '/evergreen/v2/session',
     '/evergreen.v2.EvergreenService/StartSession',
     *(f'/salience.v1.Salience/{m}' for m in ('CloseSession', 'ForkSession', 'DumpSession', 'Generate', 'GetReadoutManifest')),
 }

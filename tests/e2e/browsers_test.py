@@ -62,8 +62,8 @@ READS = {
     'POST /grps/v1/metadata/server',
     *(f'POST /grps.protos.v1.{service}/{method}' for service in ('GrpsService', 'GrpsBrpcService')
       for method in ('CheckLiveness', 'CheckReadiness', 'ModelMetadata', 'ServerMetadata')),
-    'GET /get_model_info', 'GET /model_info', 'GET /get_server_info', 'GET /server_info', 'GET /info', 'GET /props', 'GET /models',
-    'GET /health', 'GET /livez', 'GET /load', 'GET /metrics', 'GET /ping', 'GET /readyz', 'GET /tokenizer_info', 'GET /version', 'POST /ping',
+    'GET /get_model_info', 'GET /model_info', 'GET /get_server_info', 'GET /server_info', 'GET /info', 'GET /props', 'GET /slots', 'GET /lora-adapters', 'GET /models',
+    'GET /health', 'GET /v1/health', 'GET /livez', 'GET /load', 'GET /metrics', 'GET /ping', 'GET /readyz', 'GET /tokenizer_info', 'GET /version', 'POST /ping',
     'POST /grpc.health.v1.Health/Check', 'POST /grpc.health.v1.Health/List', 'POST /grpc.health.v1.Health/Watch',
     'POST /grpc.reflection.v1.ServerReflection/ServerReflectionInfo',
     'POST /grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo',

@@ -231,7 +231,8 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
     router.error_form(prefix, respond_status);
   }
   for (const RouteRow& row : kAtRoot) parts_->add(router, "", row);
-  for (const char* path : {"/chat", "/models", "/embed", "/v2/embed", "/rerank", "/v2/rerank", "/score", "/classify"})
+  for (const char* path :
+       {"/chat", "/responses", "/models", "/embed", "/v2/embed", "/rerank", "/v2/rerank", "/score", "/classify"})
     router.error_form(path, respond_status);
   for (const RouteRow& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);
@@ -243,7 +244,8 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
   for (const char* path : {"/generate_stream", "/invocations", "/info"}) router.error_form(path, respond_tgi_status);
   for (const RouteRow& row : kLlamaRows) {
     parts_->add(router, "", row, kLlamaCpp);
-    router.error_form(row.path, respond_llama_status);
+    router.error_form(std::string(std::string_view(row.path).substr(0, std::string_view(row.path).find('{'))),
+                      respond_llama_status);
   }
   for (const RouteRow& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);
   parts_->add_streamed(router, "/v1/messages/batches", anthropic::create_batch, kAnthropic);

@@ -81,6 +81,12 @@ struct ClientTool {
   bool custom = false;
 };
 
+// llama.cpp's: the number of an adapter, and how much of it is added.
+struct LoraScale {
+  uint32_t id = 0;
+  float scale = 0;
+};
+
 // How answers of /generate (generate/) and of llama.cpp's routes (llama_cpp/) are written.
 struct NativeForm {
   bool answers = false;               // it is such a request
@@ -94,7 +100,8 @@ struct NativeForm {
   // llama.cpp: so long after its first token a text ends once it has a second line; 0: it does not. So many blanks each
   // line but the first must begin with, or the text ends before it.
   uint32_t predict_ms = 0, indent = 0;
-  bool final_shares = false;  // llama.cpp: probabilities are those that tokens were drawn by
+  std::vector<LoraScale> lora{};  // llama.cpp
+  bool final_shares = false;      // llama.cpp: probabilities are those that tokens were drawn by
 };
 
 // What is added to the logit of a token, or of each token of a text; minus infinity: it never comes.

@@ -28,6 +28,7 @@ constexpr RouteRow kPrefixed[] = {
     {"POST", "/completions", completions, Permission::kInfer},
     {"POST", "/embeddings", embeddings, Permission::kInfer},
     {"POST", "/rerank", scores::rerank, Permission::kInfer},
+    {"POST", "/reranking", scores::rerank, Permission::kInfer},
     {"POST", "/score", scores::score, Permission::kInfer},
     {"POST", "/responses", responses::create, Permission::kInfer},
     {"POST", "/responses/input_tokens", responses::count_input, Permission::kInfer},
@@ -114,10 +115,17 @@ constexpr RouteRow kOfLlama[] = {
     {"POST", "/apply-template", llama_cpp::apply_template, Permission::kInfer},
     {"POST", "/embedding", llama_embedding, Permission::kInfer},
     {"POST", "/embeddings", llama_embedding, Permission::kInfer},
+    {"POST", "/reranking", scores::rerank, Permission::kInfer},
     {"GET", "/props", llama_cpp::props, Permission::kRead},
+    {"GET", "/slots", llama_cpp::slots, Permission::kMetrics},
+    {"POST", "/slots/{slot}", llama_cpp::slot_action, Permission::kInfer},
+    {"GET", "/lora-adapters", llama_cpp::lora_adapters, Permission::kRead},
+    {"POST", "/lora-adapters", llama_cpp::set_lora_adapters, Permission::kInfer},
 };
 constexpr RouteRow kUnprefixed[] = {
-    {"POST", "/chat/completions", chat_completions, Permission::kInfer},  // llama.cpp has these two without a prefix
+    {"POST", "/chat/completions", chat_completions, Permission::kInfer},  // llama.cpp has these without a prefix
+    {"POST", "/responses", responses::create, Permission::kInfer},
+    {"POST", "/responses/input_tokens", responses::count_input, Permission::kInfer},
     {"GET", "/models", list_models, Permission::kRead},
     {"POST", "/tokenize", tokenize, Permission::kInfer},
     {"POST", "/detokenize", detokenize, Permission::kInfer},
@@ -125,6 +133,7 @@ constexpr RouteRow kUnprefixed[] = {
     {"GET", "/load", load, Permission::kMetrics},
     {"GET", "/version", version, Permission::kHealth},
     {"GET", "/health", health, Permission::kHealth},
+    {"GET", "/v1/health", health, Permission::kHealth},
     {"GET", "/ping", health, Permission::kHealth},
     {"POST", "/ping", health, Permission::kHealth},
     {"POST", "/embed", embed_lists, Permission::kInfer},

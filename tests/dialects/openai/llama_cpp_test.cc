@@ -420,8 +420,6 @@ TEST_F(LlamaCpp, WhatIsNotOfferedIsNamedOrRefused) {
   scripted().end();
   turn();
   EXPECT_EQ(ignored(x), "dry_multiplier, mirostat, new_thing");
-  EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"lora", {{{"id", 0}, {"scale", 1}}}}})).substr(0, 31),
-            "400 invalid_request_error lora:");
   EXPECT_EQ(refusal(ask(Json::object())), "400 invalid_request_error prompt: it is missing");
   EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"n_predict", 1.5}})).substr(0, 36), "400 invalid_request_error n_predict ");
   EXPECT_EQ(refusal(ask({{"prompt", "a"}, {"n_probs", 1000}})).substr(0, 33), "400 invalid_request_error n_probs");
@@ -556,6 +554,105 @@ TEST_F(LlamaCpp, TheServerSaysWhatItHas) {
   EXPECT_EQ(open("GET", "/props?model=q")->response.status, 404);
   EXPECT_EQ(json(open("GET", "/health"))["status"], "ok");
   EXPECT_EQ(json(open("GET", "/models"))["data"][0]["id"], "m");
+}
+
+TEST_F(LlamaCpp, SlotsSayHowManySequencesRun) {
+  const auto busy = [&] {
+    const Json slots = json(open("GET", "/slots?model=m"));
+    EXPECT_EQ(slots.size(), kMaxChoices);
+    EXPECT_EQ(slots[0]["n_ctx"], 200);
+    EXPECT_EQ(slots[5]["id"], 5);
+    return std::count_if(slots.begin(), slots.end(), [](const Json& one) { return one["is_processing"] == true; });
+  };
+  EXPECT_EQ(busy(), 0);
+  auto secret = ask({{"prompt", "secret"}, {"n_cmpl", 3}});
+  EXPECT_EQ(busy(), 3);
+  EXPECT_EQ(open("GET", "/slots?model=m")->sent.find("secret"), std::string::npos);
+  EXPECT_EQ(open("GET", "/slots?model=m&fail_on_no_slot=1")->response.status, 200);
+  auto all = ask({{"prompt", "ab"}, {"n_cmpl", 128}});
+  EXPECT_EQ(busy(), 128);
+  EXPECT_EQ(open("GET", "/slots?model=m")->response.status, 200);
+  EXPECT_EQ(refusal(open("GET", "/slots?model=m&fail_on_no_slot=1")), "503 unavailable_error no slot available");
+  EXPECT_EQ(refusal(open("GET", "/slots?model=q")).substr(0, 19), "404 not_found_error");
+  EXPECT_EQ(refusal(open("POST", "/slots/0?action=erase", "{}")).substr(0, 23), "501 not_supported_error");
+  while (!inbox().held.empty()) scripted().end();
+  turn();
+  EXPECT_EQ(busy(), 0);
+}
+
+class LlamaAdapters : public LlamaCpp {
+ protected:
+  LlamaAdapters() {
+    for (const char* name : {"curly", "plain"}) {
+      msg::ModelSpec spec = support::text_spec(name);
+      spec.parent = "m", spec.root = "adapters/" + spec.name;
+      models.add(std::move(spec));
+    }
+    models.add(support::text_spec("other"));
+    bus.publish(models.catalog);
+  }
+  static std::string refused(const Opened& x) { return refusal(x).substr(0, 31); }
+};
+
+TEST_F(LlamaAdapters, AreListedByNumber) {
+  EXPECT_EQ(json(open("GET", "/lora-adapters?model=m")),
+            Json::parse(R"([{"id":0,"path":"adapters/curly","model":"curly","scale":0.0},)"
+                        R"({"id":1,"path":"adapters/plain","model":"plain","scale":0.0}])"));
+  EXPECT_EQ(json(open("GET", "/lora-adapters?model=plain"))[1]["scale"], 1);
+  EXPECT_EQ(json(open("GET", "/lora-adapters?model=other")), Json::array());
+  EXPECT_EQ(refusal(open("GET", "/lora-adapters?model=q")).substr(0, 19), "404 not_found_error");
+}
+
+TEST_F(LlamaAdapters, ARequestIsForOneOfThem) {
+  const auto asked = [&](const char* lora, const char* model = "m") {
+    for (const char* name : {"m", "curly", "plain"})
+      while (!models[name].held.empty()) ScriptedAnswer(models[name], models[name].held[0]).end();
+    turn();
+    auto x = ask({{"model", model}, {"prompt", "ab"}, {"lora", Json::parse(lora)}});
+    for (const char* name : {"m", "curly", "plain"})
+      if (!models[name].held.empty()) return std::string(name);
+    return refused(x);
+  };
+  EXPECT_EQ(asked(R"([{"id":0,"scale":1}])"), "curly");
+  EXPECT_EQ(asked(R"([{"id":0,"scale":0.0},{"id":1,"scale":1.0}])"), "plain");
+  EXPECT_EQ(asked(R"([{"id":1,"scale":0}])"), "m");
+  EXPECT_EQ(asked("[]"), "m");
+  EXPECT_EQ(asked(R"([{"id":0,"scale":0}])", "plain"), "m") << "all that are there are switched off";
+  EXPECT_EQ(asked(R"([{"id":0,"scale":1}])", "plain"), "curly");
+  const std::string bad = "400 invalid_request_error lora:";
+  for (const char* lora : {R"([{"id":2,"scale":1}])", R"([{"id":0,"scale":0.5}])", R"([{"scale":1}])", "[3]",
+                           R"([{"id":0,"scale":1},{"id":1,"scale":1}])"})
+    EXPECT_EQ(asked(lora), bad) << lora;
+  EXPECT_EQ(asked("3"), "400 invalid_request_error lora ");
+  EXPECT_EQ(asked(Json(std::vector<Json>(257, {{"id", 0}})).dump().c_str()), bad);
+}
+
+TEST_F(LlamaAdapters, OfAllRequestsAreAsTheyAre) {
+  const auto set = [&](const char* scales, const char* target = "/lora-adapters?model=m") {
+    return open("POST", target, scales);
+  };
+  EXPECT_EQ(json(set(R"([{"id":0,"scale":0.0}])")), Json::parse(R"({"success":true})"));
+  EXPECT_EQ(json(set("[]")), Json::parse(R"({"success":true})"));
+  EXPECT_EQ(refusal(set(R"([{"id":0,"scale":1}])")).substr(0, 23), "501 not_supported_error");
+  EXPECT_EQ(refusal(set("[]", "/lora-adapters?model=plain")).substr(0, 23), "501 not_supported_error");
+  EXPECT_EQ(json(set(R"([{"id":1,"scale":1}])", "/lora-adapters?model=plain"))["success"], true);
+  EXPECT_EQ(set("{}")->response.status, 400);
+  EXPECT_EQ(set("[")->response.status, 400);
+}
+
+TEST_F(LlamaCpp, OpenAisRoutesAreThereWithoutAPrefix) {
+  EXPECT_EQ(json(open("GET", "/v1/health"))["status"], "ok");
+  auto x = open("POST", "/responses", R"({"model":"m","input":"hi"})");
+  scripted().emit("yes");
+  scripted().end();
+  turn();
+  EXPECT_EQ(json(x)["output"][0]["content"][0]["text"], "yes");
+  EXPECT_EQ(json(open("POST", "/responses/input_tokens", R"({"model":"m","input":"hi"})"))["input_tokens"], 18);
+  EXPECT_EQ(error(open("POST", "/responses", "{}")).substr(0, 25), "400 invalid_request_error");
+  EXPECT_EQ(refusal(open("POST", "/reranking", R"({"model":"q","query":"a","documents":["b"]})")).substr(0, 19),
+            "404 not_found_error");
+  EXPECT_EQ(error(open("POST", "/v1/reranking", R"({"model":"q","query":"a","documents":["b"]})")),
+            "404 invalid_request_error model_not_found model");
 }
 
 TEST_F(LlamaCpp, TokensAndBack) {

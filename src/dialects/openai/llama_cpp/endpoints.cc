@@ -14,6 +14,7 @@ void run(OpenAiState& state, Exchange& exchange) {
   read_body<Request>(
       state, exchange, [](std::string_view body, Request& request) { return read_body_of(body, route, request); },
       [](OpenAiState& there, Exchange& x, Request&& request) {
+        if (ApiError bad = choose_adapter(there, x, request); !bad.ok()) return respond(x, bad);
         answer(there, x, Kind::kCompletion, std::move(request), make_answer);
       });
 }

@@ -1,5 +1,6 @@
 // The native routes of llama.cpp's server, on the completions of OpenAI's: /completion, /infill, /apply-template,
-// /props; what its clients ask beside them (/tokenize, /detokenize, /embedding) is with the routes of OpenAI's dialect.
+// /props, /slots, /lora-adapters; what its clients ask beside them (/tokenize, /detokenize, /embedding) is with the
+// routes of OpenAI's dialect.
 //
 // Reference: github.com/ggml-org/llama.cpp, tools/server/README.md. The model is `model`, or the one that requests
 // without a name mean.
@@ -18,6 +19,20 @@ void completion(OpenAiState& state, wire::Exchange& exchange, const wire::PathAr
 void infill(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void apply_template(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void props(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+
+// slots.cc
+void slots(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void slot_action(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+
+// lora.cc
+void lora_adapters(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void set_lora_adapters(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+inline constexpr size_t kMaxLoraScales = 256;  // of one request
+inline constexpr double kMostScale = 1e6;
+// [{"id","scale"},…]. Any thread.
+bool read_scales(marshal::FieldReader& fields, std::vector<LoraScale>& out);
+// The model of the request is the adapter that its `lora` names. Errors: 400; those of find_model().
+ApiError choose_adapter(OpenAiState& state, wire::Exchange& exchange, Request& request);
 
 // request.cc: a body as a completion of OpenAI's. Any thread. Errors: 400 naming the member.
 enum class Route : uint8_t { kCompletion, kInfill };

@@ -232,6 +232,16 @@ ApiError read_limit(const OrderedJson& body, std::string_view name, uint32_t& ou
   return {};
 }
 
+ApiError read_lora(const OrderedJson& body, Request& request) {
+  const OrderedJson* lora = member(body, "lora");
+  if (!lora) return {};
+  const std::string text = lora->dump();
+  marshal::JsonCursor json(text);
+  marshal::FieldReader fields(json);
+  if (!lora->is_array()) return refuse("lora", "lora must be a list of {id, scale}");
+  return read_scales(fields, request.native.lora) ? ApiError{} : ApiError{fields.error(), "lora", {}};
+}
+
 bool asks(const OrderedJson& body, std::string_view name) {
   const OrderedJson* value = member(body, name);
   return value && value->get<bool>();
@@ -240,8 +250,7 @@ bool asks(const OrderedJson& body, std::string_view name) {
 ApiError read_answer(const OrderedJson& body, OrderedJson& out, Request& request) {
   request.timings = asks(body, "timings_per_token"), request.progress = asks(body, "return_progress");
   request.native.final_shares = asks(body, "post_sampling_probs");
-  if (const OrderedJson* lora = member(body, "lora"); lora && !lora->empty())
-    return refuse("lora", "lora: an adapter is a model of its own, named by model");
+  if (ApiError bad = read_lora(body, request); !bad.ok()) return bad;
   carry(body, member(body, "n_cmpl") ? "n_cmpl" : "n", out, "n");
   if (const OrderedJson* probs = member(body, "n_probs"); probs && *probs != 0) out["logprobs"] = *probs;
   if (const OrderedJson* grammar = member(body, "grammar"); grammar && *grammar != "") out["grammar"] = *grammar;
