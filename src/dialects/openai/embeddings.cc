@@ -1,6 +1,7 @@
 // POST /v1/embeddings: of a model that makes tokens, the mean of the last hidden states over each input, not
 // normalised; of an encoder, what it gives for a row of ids. Then `dimensions` keeps the first of them, which get
-// length 1 again where the model's embeddings have it.
+// length 1 again where the model's embeddings have it. `messages` in place of an input are one text, through the
+// model's template, as vLLM has it.
 //
 // Each input is a Call of its own, which the lane batches. A request may have more inputs than a shard admits Calls at
 // once: a window of them is under way.
@@ -260,17 +261,17 @@ void cut_text(uint32_t most, const msg::TextSpec& spec, msg::AddSpecial added, t
   ids.resize(most);
 }
 
-// The same checks as for a generation.
-ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids) {
-  if (ids.empty()) return refuse("input", "input: a text without tokens");
+// The same checks as for a generation. `name`: of the member that has the text.
+ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids, const std::string& name) {
+  if (ids.empty()) return refuse(name, name + ": a text without tokens");
   for (uint32_t id : ids)
     if (id >= spec.vocabulary)
-      return refuse("input", "input: token id " + std::to_string(id) + " is not in the vocabulary");
+      return refuse(name, name + ": token id " + std::to_string(id) + " is not in the vocabulary");
   if (ids.size() <= spec.max_length) return {};
-  return {base::failure(base::Code::kOutOfRange, "input: " + std::to_string(ids.size()) +
+  return {base::failure(base::Code::kOutOfRange, name + ": " + std::to_string(ids.size()) +
                                                      " tokens do not fit: this model's maximum context length is " +
                                                      std::to_string(spec.max_length) + " tokens"),
-          "input",
+          name,
           {},
           {ids.size(), spec.max_length}};
 }
@@ -290,12 +291,17 @@ class EmbeddingsTask final : public PromptTask {
       for (auto& prompt : request_.prompts) text::cut_prompt(prompt.text, spec_->max_length, goes());
   }
 
+  // Of messages there is one prompt, around which the template has put what belongs there.
   void made() override {
+    const bool chat = !request_.messages.empty();
+    if (chat && !prompts_.front().images.empty())
+      error = refuse("messages", "messages: images have no embeddings here");
     for (size_t i = 0; i < prompts_.size() && error.ok(); ++i) {
-      const bool marked = !request_.prompts[i].tokens && request_.add_special.value_or(true);
+      const bool marked = chat ? request_.add_special.value_or(false)
+                               : !request_.prompts[i].tokens && request_.add_special.value_or(true);
       const auto added = marked ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
       if (most_) cut_text(*most_, *spec_, added, goes(), prompts_[i].ids);
-      error = in_names(request_.names, check(*spec_, prompts_[i].ids));
+      error = in_names(request_.names, check(*spec_, prompts_[i].ids, chat ? "messages" : "input"));
     }
   }
   void then(OpenAiState& state, Exchange& exchange, bus::Served& served) override {
@@ -330,10 +336,13 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   if (request.dimensions &&
       (shortens ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return refused("dimensions", "this model has " + std::to_string(spec.hidden_size));
+  if (!request.messages.empty() && (spec.remote_chat || !spec.codec))
+    return refused("messages", "another server has this model's chat template; send input");
   if (request.truncate_prompt && spec.remote_chat)
     return refused("truncate_prompt_tokens", "another server has this model's tokens");
+  const size_t bytes = prompt_bytes(exchange, request);
   auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
-  perform(state, exchange, *served, std::move(task), exchange.content().size());
+  perform(state, exchange, *served, std::move(task), bytes);
 }
 
 void embeddings(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {

@@ -53,10 +53,10 @@ class Members {
   // ---- What the model is given
 
   bool read_prompt(std::string_view name, bool& ok) {
-    bool talks = kind_ == Kind::kChat || kind_ == Kind::kTokenize;
+    const bool talks = kind_ != Kind::kCompletion;
     if (name == "messages" && talks)
       ok = raw(name, JsonCursor::Kind::kArray, "a list of messages", out_.messages);
-    else if (name == "tools" && talks)
+    else if (name == "tools" && talks && kind_ != Kind::kEmbedding)
       ok = raw(name, JsonCursor::Kind::kArray, "a list of tools", out_.tools);
     else if (name == "chat_template_kwargs" && talks)
       ok = raw(name, JsonCursor::Kind::kObject, "an object", out_.template_variables);
@@ -69,7 +69,7 @@ class Members {
   }
 
   bool read_prompt_option(std::string_view name, bool& ok) {
-    bool talks = kind_ == Kind::kChat || kind_ == Kind::kTokenize;
+    const bool talks = kind_ != Kind::kCompletion;
     if (name == "add_special_tokens")
       ok = optional_flag(name, out_.add_special);
     else if (name == "truncate_prompt_tokens" && kind_ != Kind::kTokenize)
@@ -305,7 +305,8 @@ class Members {
     if (chat_logprobs_) out_.logprobs = top_logprobs_.value_or(0);
     if (!chat_logprobs_ && top_logprobs_.value_or(0) > 0)
       return openai::refuse("top_logprobs", "top_logprobs: needs logprobs: true");
-    out_.add_generation_prompt = generation_prompt_.value_or(!out_.continue_final_message);
+    const bool answered = kind_ != Kind::kEmbedding && !out_.continue_final_message;
+    out_.add_generation_prompt = generation_prompt_.value_or(answered);
     if (out_.continue_final_message && out_.add_generation_prompt)
       return openai::refuse("continue_final_message", "continue_final_message: needs add_generation_prompt: false");
     out_.include_usage = include_usage_.value_or(false);
@@ -330,6 +331,8 @@ class Members {
     std::string_view input = kind_ == Kind::kEmbedding ? "input" : "prompt";
     if (!chat() && out_.prompts.empty() && out_.messages.empty())
       return openai::refuse(input, std::string(input) + " must be a string, a list of strings, or token ids");
+    if (kind_ == Kind::kEmbedding && !out_.prompts.empty() && !out_.messages.empty())
+      return openai::refuse("messages", "messages: not with input");
     if (kind_ == Kind::kTokenize && out_.prompts.size() + size_t(!out_.messages.empty()) != 1)
       return openai::refuse("prompt", "takes one prompt, or messages");
     if (makes_text() && out_.prompts.size() * out_.candidates() > kMaxChoices)

@@ -42,6 +42,39 @@ TEST_F(Openais, EmbeddingsAreListedInOrderAsFloatsOrBase64) {
             "400 invalid_request_error context_length_exceeded input");
 }
 
+TEST_F(Openais, AnEmbeddingOfMessagesIsOfTheTemplatesText) {
+  const auto embed = [&](Json body) {
+    body["model"] = "m";
+    body.emplace("messages", Json::parse(R"([{"role":"user","content":"hi"}])"));
+    return open("POST", "/v1/embeddings", body.dump());
+  };
+  const auto prompt = [&](Json body) {
+    auto x = embed(std::move(body));
+    if (inbox().held.empty()) return x->sent;
+    EXPECT_EQ(call()->generation->aim, msg::Aim::kEmbed);
+    std::string out = support::prompt_of(*call());
+    models.finish_all();
+    turn();
+    return out;
+  };
+  EXPECT_EQ(prompt(Json::object()), "user:hi\n") << "there is no answer to come";
+  EXPECT_EQ(prompt({{"add_generation_prompt", true}}), "user:hi\nassistant:");
+  EXPECT_EQ(error(embed({{"input", "a"}})), "400 invalid_request_error - messages");
+  EXPECT_EQ(error(embed({{"messages", "x"}})), "400 invalid_request_error - messages");
+  EXPECT_EQ(error(embed({{"messages", {{{"role", "user"}, {"content", std::string(300, 'x')}}}}})),
+            "400 invalid_request_error context_length_exceeded messages");
+  const std::string image =
+      R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}}]}])";
+  auto pictured = embed({{"messages", Json::parse(image)}});
+  EXPECT_EQ(error(pictured), "400 invalid_request_error - messages") << "it would be an embedding of less";
+  EXPECT_TRUE(inbox().held.empty());
+  models.add(support::encoder_spec("e"));
+  bus.publish(models.catalog);
+  auto x = open("POST", "/v1/embeddings", R"({"model":"e","messages":[{"role":"user","content":"hi"}]})");
+  ASSERT_EQ(models["e"].held.size(), 1u) << x->sent;
+  EXPECT_NE(models["e"].seen.back().find("INT64 [1,8]"), std::string::npos) << models["e"].seen.back();
+}
+
 TEST_F(Openais, ManyEmbeddingsAreUnderWayAFewAtATime) {
   std::vector<std::string> many(40, "a");
   auto x = open("POST", "/v1/embeddings", Json({{"model", "m"}, {"input", many}}).dump());
