@@ -60,7 +60,9 @@ std::string embedding_json(EmbeddingType type, std::string_view floats) {
 void write_head(std::string& out, const EmbeddingsFrame& frame) {
   switch (frame.form) {
     case EmbeddingForm::kOpenAi:
-      out += "{\"id\":\"embd-" + frame.id + "\",\"object\":\"list\",\"created\":" + std::to_string(frame.created);
+    case EmbeddingForm::kPooling:
+      out += frame.form == EmbeddingForm::kPooling ? "{\"id\":\"pool-" : "{\"id\":\"embd-";
+      out += frame.id + "\",\"object\":\"list\",\"created\":" + std::to_string(frame.created);
       out += ",\"data\":[";
       return;
     case EmbeddingForm::kOllama:
@@ -87,6 +89,7 @@ void write_tail(std::string& out, const EmbeddingsFrame& frame) {
   const std::string tokens = std::to_string(frame.tokens);
   switch (frame.form) {
     case EmbeddingForm::kOpenAi:
+    case EmbeddingForm::kPooling:
       out += "],\"model\":";
       marshal::write_string(out, frame.model);
       out += ",\"usage\":{\"prompt_tokens\":" + tokens + ",\"total_tokens\":" + tokens + "}}";

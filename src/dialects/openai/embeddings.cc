@@ -197,9 +197,13 @@ class Embeddings final : public wire::ExchangeListener {
   void write_vector(std::string& out, size_t type, size_t i) {
     const std::string json = std::exchange(inputs_[i].json[type], {});
     held_ -= json.size();
-    const bool object = request_.embedding_form == EmbeddingForm::kOpenAi;
+    const bool pooled = request_.embedding_form == EmbeddingForm::kPooling;
+    const bool object = pooled || request_.embedding_form == EmbeddingForm::kOpenAi;
     const bool llama = request_.embedding_form == EmbeddingForm::kLlamaCpp;  // one vector for all of its tokens
-    if (object) out += R"({"object":"embedding","index":)" + std::to_string(i) + ",\"embedding\":";
+    if (object) {
+      out += (pooled ? R"({"object":"pooling","index":)" : R"({"object":"embedding","index":)") + std::to_string(i);
+      out += pooled ? ",\"data\":" : ",\"embedding\":";
+    }
     if (llama) out += R"({"index":)" + std::to_string(i) + ",\"embedding\":[";
     out += json;
     if (object) out += '}';
@@ -276,6 +280,9 @@ ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids, cons
           {ids.size(), spec.max_length}};
 }
 
+// vLLM's own form has the same rules.
+bool is_openais(EmbeddingForm form) { return form == EmbeddingForm::kOpenAi || form == EmbeddingForm::kPooling; }
+
 // Ollama's clients ask for it to have the model loaded.
 bool is_nothing(const Prompt& prompt) { return !prompt.tokens && prompt.text.empty(); }
 
@@ -285,7 +292,7 @@ class EmbeddingsTask final : public PromptTask {
       : PromptTask(Kind::kEmbedding, std::move(request), exchange, served) {
     if (std::exchange(request_.cut_to_context, false))
       request_.truncate_prompt = std::min(request_.truncate_prompt.value_or(UINT32_MAX), spec_->max_length);
-    if (!served.spec.text || request_.embedding_form != EmbeddingForm::kOpenAi)
+    if (!served.spec.text || !is_openais(request_.embedding_form))
       most_ = std::exchange(request_.truncate_prompt, std::nullopt);
     if (most_)
       for (auto& prompt : request_.prompts) text::cut_prompt(prompt.text, spec_->max_length, goes());
@@ -329,13 +336,14 @@ void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
     return respond_json(exchange, R"({"embedding":[]})");
   const msg::TextSpec& spec = *tokens_of(served->spec);
   // OpenAI's API shortens those of models that are made for it alone; Ollama's those of all.
-  const bool shortens = !served->spec.text || request.embedding_form != EmbeddingForm::kOpenAi;
+  const bool shortens = !served->spec.text || !is_openais(request.embedding_form);
   const auto refused = [&](const char* param, const std::string& why) {
     respond(exchange, in_names(request.names, refuse(param, param + (": " + why))));
   };
   if (request.dimensions &&
       (shortens ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return refused("dimensions", "this model has " + std::to_string(spec.hidden_size));
+  if (request.raw_vectors && spec.normalized) return refused("use_activation", "this model's vectors have length 1");
   if (!request.messages.empty() && (spec.remote_chat || !spec.codec))
     return refused("messages", "another server has this model's chat template; send input");
   if (request.truncate_prompt && spec.remote_chat)

@@ -38,6 +38,7 @@ void version(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&
 void load(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);   // embeddings.cc
 void embed_request(OpenAiState& state, wire::Exchange& exchange, Request&& request);         // one that has been read
+void pooling(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);      // pooling.cc
 void embed_lists(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // embed_requests.cc
 void llama_embedding(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void cohere_embed_v1(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);

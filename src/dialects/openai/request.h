@@ -52,7 +52,7 @@ struct Prompt {
 };
 
 // How embeddings are written: OpenAI's list; Ollama's, and its one vector; lists alone, as Text Embeddings Inference
-// has them; Cohere's second API, its first with types, and without; llama.cpp's list of objects.
+// has them; Cohere's second API, its first with types, and without; llama.cpp's list of objects; vLLM's of /pooling.
 enum class EmbeddingForm : uint8_t {
   kOpenAi,
   kOllama,
@@ -61,7 +61,8 @@ enum class EmbeddingForm : uint8_t {
   kCohere,
   kCohereTyped,
   kCohereFloats,
-  kLlamaCpp
+  kLlamaCpp,
+  kPooling
 };
 // As what: floats, their bytes in base64, or a bit each in whole numbers from -128 or from 0.
 enum class EmbeddingType : uint8_t { kFloat, kBase64, kBinary, kUbinary };
@@ -190,6 +191,7 @@ struct Request {
 
   std::vector<EmbeddingType> embedding_types;  // none: floats
   bool unit_length = false;                    // embeddings have it also where the model's have not
+  bool raw_vectors = false;                    // they are to be as the model makes them, of any length
   bool beginning_goes = false;                 // of a text that is too long; else its end
   EmbeddingForm embedding_form = EmbeddingForm::kOpenAi;
   std::optional<uint32_t> dimensions;

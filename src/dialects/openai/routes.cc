@@ -136,6 +136,7 @@ constexpr RouteRow kUnprefixed[] = {
     {"GET", "/v1/health", health, Permission::kHealth},
     {"GET", "/ping", health, Permission::kHealth},
     {"POST", "/ping", health, Permission::kHealth},
+    {"POST", "/pooling", pooling, Permission::kInfer},
     {"POST", "/embed", embed_lists, Permission::kInfer},
     {"POST", "/v1/embed", cohere_embed_v1, Permission::kInfer},
     {"POST", "/v2/embed", cohere_embed, Permission::kInfer},

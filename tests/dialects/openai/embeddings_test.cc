@@ -75,6 +75,45 @@ TEST_F(Openais, AnEmbeddingOfMessagesIsOfTheTemplatesText) {
   EXPECT_NE(models["e"].seen.back().find("INT64 [1,8]"), std::string::npos) << models["e"].seen.back();
 }
 
+TEST_F(Openais, PoolingIsInVllmsForm) {
+  const auto pool = [&](Json body) {
+    body.emplace("model", "m");
+    return open("POST", "/pooling", body.dump());
+  };
+  const auto data = [&](Json body) {
+    auto x = pool(std::move(body));
+    if (inbox().held.empty()) return Json(x->sent);
+    const float values[2] = {3, 4};
+    msg::Outputs out;
+    out.tensors.push_back(
+        {"e", msg::DType::kFp32, {2}, base::Bytes::copy_of({reinterpret_cast<const char*>(values), sizeof values})});
+    inbox().finish(call(), {std::move(out)});
+    turn();
+    return json(x);
+  };
+  Json said = data({{"input", "ab"}, {"task", "embed"}});
+  EXPECT_TRUE(said["id"].get<std::string>().starts_with("pool-")) << said;
+  said.erase("id"), said.erase("created");
+  EXPECT_EQ(said,
+            Json::parse(R"({"object":"list","data":[{"object":"pooling","index":0,"data":[3.0,4.0]}],"model":"m",)"
+                        R"("usage":{"prompt_tokens":2,"total_tokens":2}})"));
+  EXPECT_EQ(data({{"input", "a"}, {"use_activation", true}})["data"][0]["data"], Json::parse("[0.6,0.8]"));
+  EXPECT_EQ(data({{"input", "a"}, {"use_activation", false}})["data"][0]["data"], Json::parse("[3.0,4.0]"));
+  EXPECT_EQ(data({{"input", "a"}, {"encoding_format", "base64"}})["data"][0]["data"], "AABAQAAAgEA=");
+  EXPECT_EQ(data({{"messages", Json::parse(R"([{"role":"user","content":"hi"}])")}})["usage"]["prompt_tokens"], 8);
+  EXPECT_EQ(error(pool({{"input", "a"}, {"task", "token_embed"}})), "400 invalid_request_error - task");
+  EXPECT_EQ(error(pool({{"input", "a"}, {"task", 3}})), "400 invalid_request_error - task");
+  EXPECT_EQ(error(pool({{"input", "a"}, {"use_activation", 1}})), "400 invalid_request_error - use_activation");
+  EXPECT_EQ(error(pool({{"input", "a"}, {"data", 1}})), "400 invalid_request_error - data");
+  EXPECT_EQ(error(pool(Json::object())), "400 invalid_request_error - input");
+  EXPECT_EQ(error(pool({{"input", "a"}, {"model", "q"}})), "404 invalid_request_error model_not_found model");
+  EXPECT_EQ(open("GET", "/pooling")->response.status, 405);
+  models.add(support::encoder_spec("e"));
+  bus.publish(models.catalog);
+  EXPECT_EQ(error(pool({{"input", "a"}, {"model", "e"}, {"use_activation", false}})),
+            "400 invalid_request_error - use_activation");
+}
+
 TEST_F(Openais, ManyEmbeddingsAreUnderWayAFewAtATime) {
   std::vector<std::string> many(40, "a");
   auto x = open("POST", "/v1/embeddings", Json({{"model", "m"}, {"input", many}}).dump());
