@@ -32,6 +32,7 @@ BODIES = {
     **{path: {'model': MODEL, 'input': 'a'} for path in ('/v1/responses', '/v1/responses/input_tokens', '/v1/responses/compact', '/responses', '/responses/input_tokens')},
     **{path: {'model': MODEL, 'query': 'a', 'documents': ['b']} for path in ('/rerank', '/v1/rerank', '/v2/rerank', '/reranking', '/v1/reranking')},
     **{path: {'model': MODEL, 'text_1': 'a', 'text_2': 'b'} for path in ('/score', '/v1/score')}, '/classify': {'model': MODEL, 'input': 'a'},
+    '/generative_scoring': {'model': MODEL, 'query': 'a', 'items': ['b'], 'label_token_ids': [1]},
     **{f'/v1/{what}_lora_adapter': {'lora_name': MODEL, 'lora_path': 'x', 'base_model_name': MODEL} for what in ('load', 'unload')},
     '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/pooling': {'model': MODEL, 'input': 'a'}, '/embed': {'model': MODEL, 'inputs': 'a'},
     **{path: {'model': MODEL, 'texts': ['a']} for path in ('/v1/embed', '/v2/embed')}, '/tokenize': {'model': MODEL, 'prompt': 'a'},

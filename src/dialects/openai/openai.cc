@@ -231,8 +231,8 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
     router.error_form(prefix, respond_status);
   }
   for (const RouteRow& row : kAtRoot) parts_->add(router, "", row);
-  for (const char* path : {"/chat", "/responses", "/models", "/pooling", "/embed", "/v2/embed", "/rerank", "/v2/rerank",
-                           "/score", "/classify"})
+  for (const char* path : {"/chat", "/responses", "/models", "/pooling", "/generative_scoring", "/embed", "/v2/embed",
+                           "/rerank", "/v2/rerank", "/score", "/classify"})
     router.error_form(path, respond_status);
   for (const RouteRow& row : kOllamaRows) parts_->add(router, "", row, kOllama);
   router.error_form("/api", respond_ollama_status);

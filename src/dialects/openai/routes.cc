@@ -144,6 +144,7 @@ constexpr RouteRow kUnprefixed[] = {
     {"POST", "/v2/rerank", scores::cohere_rerank, Permission::kInfer},
     {"POST", "/score", scores::score, Permission::kInfer},
     {"POST", "/classify", scores::classify, Permission::kInfer},
+    {"POST", "/generative_scoring", scores::generative, Permission::kInfer},
 };
 
 }  // namespace

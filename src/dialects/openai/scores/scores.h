@@ -1,4 +1,5 @@
 // POST /rerank, /score, /classify: scores of texts by classifiers and rerankers (msg::TextSpec::labels).
+// POST /generative_scoring: by models that make tokens.
 #pragma once
 
 #include "dialects/openai/state.h"
@@ -9,6 +10,7 @@ namespace weir::openai::scores {
 void rerank(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void cohere_rerank(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // Cohere's second API
 void score(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void generative(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // generative.cc
 void classify(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 }  // namespace weir::openai::scores
