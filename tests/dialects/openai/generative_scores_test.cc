@@ -68,7 +68,7 @@ TEST_F(GenerativeScores, AFewCallsAreUnderWayAtOnce) {
 
 TEST_F(GenerativeScores, OfAClientThatLeavesAreStopped) {
   auto x = ask({{"items", std::vector<std::string>(40, "c")}});
-  x->close(false);
+  x.reset();
   turn();
   EXPECT_TRUE(call()->cancelled.load());
   EXPECT_EQ(inbox().held.size(), 16u);

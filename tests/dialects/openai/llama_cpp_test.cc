@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "bench.h"
+#include "dialects/openai/request.h"
 #include "support/held_workers.h"
 
 namespace weir::openai {
@@ -111,7 +112,9 @@ TEST_F(LlamaCpp, ATextEndsAtALineOnceItsTimeIsOver) {
     const Json said = stream ? events(x).back() : json(x);
     EXPECT_EQ(said["stop_type"], "limit");
     EXPECT_EQ(said["tokens_predicted"], 5);
-    if (!stream) EXPECT_EQ(said["content"], "c\ndef");
+    if (!stream) {
+      EXPECT_EQ(said["content"], "c\ndef");
+    }
     scripted().end();
     turn();
   }

@@ -238,7 +238,8 @@ TEST_F(OpenaiRequests, PromptsMustFit) {
   EXPECT_EQ(completion("prompt", nullptr), "prompt");
   EXPECT_EQ(completion("prompt", {260}), "prompt");
   EXPECT_EQ(completion("prompt", {-1}), "prompt");
-  EXPECT_EQ(completion("prompt", Json::parse(R"([1,"a"])")), "prompt");
+  EXPECT_EQ(completion("prompt", Json::parse(R"([1,null])")), "prompt");
+  EXPECT_EQ(completion("prompt", Json::parse(R"(["a",[1],2])")), "prompt");
   EXPECT_EQ(completion("prompt", 7), "prompt");
 }
 
