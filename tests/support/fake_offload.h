@@ -12,13 +12,14 @@ namespace weir::support {
 class FakeOffload final : public wire::Offload {
  public:
   size_t sent = 0;       // that were ever sent
+  size_t bytes = 0;      // of the last of them
   size_t cancelled = 0;  // by those who had sent them
   base::Status refusal;  // what send() says, unless it is OK
 
-  base::Result<std::unique_ptr<wire::SentTask>> send(std::unique_ptr<base::OffloadTask> task, size_t, Part part,
+  base::Result<std::unique_ptr<wire::SentTask>> send(std::unique_ptr<base::OffloadTask> task, size_t work, Part part,
                                                      wire::Exchange&, Done done) override {
     if (!refusal.ok() && part == Part::kRequest) return refusal;
-    ++sent;
+    ++sent, bytes = work;
     auto at = waiting_.insert(waiting_.end(), Waiting{std::move(task), std::move(done)});
     return std::unique_ptr<wire::SentTask>(std::make_unique<Sent>(*this, at));
   }

@@ -160,23 +160,23 @@ ApiError read_cohere(std::string_view body, EmbeddingForm form, Request& out) {
 }  // namespace
 
 void embed_lists(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(state, exchange, read_lists, embed_request);
+  read_document<Request>(state, exchange, read_lists, embed_request);
 }
 
 void llama_embedding(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(state, exchange, read_llama, embed_request);
+  read_document<Request>(state, exchange, read_llama, embed_request);
 }
 
 void cohere_embed_v1(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
   const auto read = [](std::string_view body, Request& out) {
     return read_cohere(body, EmbeddingForm::kCohereFloats, out);
   };
-  read_body<Request>(state, exchange, read, embed_request);
+  read_document<Request>(state, exchange, read, embed_request);
 }
 
 void cohere_embed(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
   const auto read = [](std::string_view body, Request& out) { return read_cohere(body, EmbeddingForm::kCohere, out); };
-  read_body<Request>(state, exchange, read, embed_request);
+  read_document<Request>(state, exchange, read, embed_request);
 }
 
 }  // namespace weir::openai

@@ -30,12 +30,12 @@ class ReadBody final : public base::OffloadTask {
 };
 
 // Answers with the refusal, or goes on with Then: void(OpenAiState&, Exchange&, Request&&), at once or in a later turn.
-// Where it is later, the Exchange has had another ExchangeListener meanwhile. `body`: what is read; `more`: bytes that
-// `read` works on beside it.
+// Where it is later, the Exchange has had another ExchangeListener meanwhile. `body`: what is read; `work`: as much as
+// to read so many bytes once.
 template <class Request, class Read, class Then>
-void read_text(OpenAiState& state, wire::Exchange& exchange, const base::Bytes& body, Read read, Then then,
-               size_t more = 0) {
-  if (!state.options.offload || body.size() + more <= wire::kLongBody) {
+void read_text(OpenAiState& state, wire::Exchange& exchange, const base::Bytes& body, size_t work, Read read,
+               Then then) {
+  if (!state.options.offload || work <= wire::kLongBody) {
     Request request;
     if (ApiError bad = read(body.view(), request); !bad.ok()) return respond(exchange, bad);
     return then(state, exchange, std::move(request));
@@ -46,14 +46,23 @@ void read_text(OpenAiState& state, wire::Exchange& exchange, const base::Bytes& 
     if (!made.error.ok()) return respond(exchange, made.error);
     then(state, exchange, std::move(made.request));
   };
-  wire::run_on_worker(*state.options.offload, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)),
-                      body.size() + more, wire::Offload::Part::kRequest, exchange, std::move(done));
+  wire::run_on_worker(*state.options.offload, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)), work,
+                      wire::Offload::Part::kRequest, exchange, std::move(done));
 }
 
-// The same of the request's body.
+// The same of the request's body, which `read` reads once (JsonCursor).
 template <class Request, class Read, class Then>
-void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then then, size_t more = 0) {
-  read_text<Request>(state, exchange, exchange.content(), std::move(read), std::move(then), more);
+void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then then) {
+  const base::Bytes& body = exchange.content();
+  read_text<Request>(state, exchange, body, body.size(), std::move(read), std::move(then));
+}
+
+// The same where `read` makes a document of it (translation.h). `more`: bytes of other JSON of which it makes one.
+template <class Request, class Read, class Then>
+void read_document(OpenAiState& state, wire::Exchange& exchange, Read read, Then then, size_t more = 0) {
+  const base::Bytes& body = exchange.content();
+  const size_t work = wire::work_of_document(body.size() + more);
+  read_text<Request>(state, exchange, body, work, std::move(read), std::move(then));
 }
 
 }  // namespace weir::openai

@@ -219,7 +219,7 @@ void join_tokens(OpenAiState& state, wire::Exchange& exchange, Detokenize&& requ
 }  // namespace
 
 void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(state, exchange, read_tokenize, tokenize_text);
+  read_document<Request>(state, exchange, read_tokenize, tokenize_text);
 }
 
 void detokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {

@@ -192,6 +192,69 @@ TEST_F(LongBodies, AClientThatLeavesTakesItsReadingAlong) {
   EXPECT_EQ(offload.waiting(), 0u);
 }
 
+// Bodies of other APIs become documents, which is more work than their bytes say.
+TEST_F(LongBodies, ThatAreTranslatedAreReadByWorkersSooner) {
+  const std::string some(20'000, 'x');
+  const Json said = {{{"role", "user"}, {"content", some}}};
+  const std::vector<int> ids(10'000, 1);
+  const std::pair<const char*, Json> bodies[] = {
+      {"/api/chat", {{"messages", said}}},
+      {"/api/generate", {{"prompt", "a"}, {"context", ids}}},
+      {"/api/embed", {{"input", some}}},
+      {"/api/embeddings", {{"prompt", some}}},
+      {"/v1/messages", {{"messages", said}, {"max_tokens", 5}}},
+      {"/v1/messages/count_tokens", {{"messages", said}}},
+      {"/v1/responses", {{"input", some}}},
+      {"/v1/embed", {{"texts", {some}}}},
+      {"/v2/embed", {{"texts", {some}}, {"embedding_types", {"float"}}}},
+      {"/embed", {{"inputs", some}}},
+      {"/embedding", {{"content", some}}},
+      {"/generate", {{"input_ids", ids}}},
+      {"/generate", {{"inputs", some}}},
+      {"/completion", {{"prompt", ids}}},
+      {"/tokenize", {{"content", some}}},
+  };
+  size_t sent = 0;
+  for (const auto& [path, body] : bodies) {
+    auto x = post(path, body);
+    EXPECT_EQ(offload.sent, ++sent) << path << ' ' << x->sent;
+    Json named = body;
+    named["model"] = "long";
+    EXPECT_EQ(offload.bytes, wire::work_of_document(named.dump().size())) << path;
+    x.reset();
+  }
+  auto here = post("/v1/chat/completions", {{"messages", said}});
+  EXPECT_EQ(offload.sent, sent) << "is read once";
+  EXPECT_EQ(workers.held.size(), 1u);
+}
+
+#if defined(WEIR_ASAN) || defined(WEIR_TSAN)
+constexpr double kMostOfReading = 0.25;
+#else
+constexpr double kMostOfReading = 0.025;   // seconds of CPU time, in a debug build
+#endif
+
+// Values of two bytes each.
+TEST_F(LongBodies, ThatAreJustReadOnTheShardTakeFewMilliseconds) {
+  const size_t most = wire::kLongBody / wire::work_of_document(1) - 100;
+  std::string list = "[1";
+  while (list.size() + 4 < most) list += ",1";
+  list += ']';
+  std::string objects = "[{}";
+  while (objects.size() + 4 < most) objects += ",{}";
+  objects += ']';
+  const std::pair<const char*, std::string> bodies[] = {
+      {"/generate", R"({"model":"long","input_ids":)" + list + '}'},
+      {"/generate", R"({"model":"long","text":"a","sampling_params":{"custom_params":)" + objects + "}}"},
+      {"/api/generate", R"({"model":"long","prompt":"a","context":)" + list + '}'},
+      {"/v1/responses", R"({"model":"long","input":)" + objects + '}'},
+      {"/v1/messages", R"({"model":"long","max_tokens":1,"messages":)" + objects + '}'},
+  };
+  for (const auto& [path, body] : bodies)
+    EXPECT_LT(support::cpu_of([&, at = path, text = &body] { (void)open("POST", at, *text); }), kMostOfReading) << path;
+  EXPECT_EQ(offload.sent, 0u);
+}
+
 // --- short texts that are much work ----------------------------------------------------------------------------------
 
 class SlowTemplates : public LongTexts {

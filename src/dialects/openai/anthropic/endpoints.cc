@@ -7,13 +7,13 @@ namespace weir::openai::anthropic {
 using wire::Exchange;
 
 void messages(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(state, exchange, read_messages, [](OpenAiState& there, Exchange& x, Request&& request) {
+  read_document<Request>(state, exchange, read_messages, [](OpenAiState& there, Exchange& x, Request&& request) {
     answer(there, x, Kind::kChat, std::move(request), message_answer);
   });
 }
 
 void count_tokens(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(state, exchange, read_count, [](OpenAiState& there, Exchange& x, Request&& request) {
+  read_document<Request>(state, exchange, read_count, [](OpenAiState& there, Exchange& x, Request&& request) {
     count_prompt(there, x, std::move(request),
                  [](size_t tokens) { return "{\"input_tokens\":" + std::to_string(tokens) + '}'; });
   });

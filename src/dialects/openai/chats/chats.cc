@@ -17,6 +17,7 @@
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/answer_flow.h"
+#include "wire/offload.h"
 
 namespace weir::openai::chats {
 namespace {
@@ -147,7 +148,7 @@ void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
 }
 
 void update(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  read_body<std::string>(
+  read_document<std::string>(
       state, exchange,
       [](std::string_view body, std::string& metadata) { return responses::read_metadata(body, metadata); },
       [id = std::string(args["completion"])](OpenAiState& there, Exchange& x, std::string&& metadata) {
@@ -195,8 +196,8 @@ void list_messages(OpenAiState& state, Exchange& exchange, const wire::PathArgs&
   base::Bytes messages = std::move(found->turns);
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, messages))
     return respond(exchange, refuse(wire::no_room_for_answer()));
-  const size_t bytes = messages.size();
-  responses::answer_json(state, exchange, bytes, [id, messages, page = *std::move(page)] {
+  const size_t work = wire::work_of_document(messages.size());
+  responses::answer_json(state, exchange, work, [id, messages, page = *std::move(page)] {
     responses::Objects all;
     const OrderedJson said = OrderedJson::parse('[' + std::string(messages.view()) + ']', nullptr, false);
     for (size_t i = 0; i < said.size(); ++i) {

@@ -30,6 +30,7 @@ void show_item(OpenAiState& state, wire::Exchange& exchange, const wire::PathArg
 void delete_item(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 ApiError no_such_conversation();
+ApiError conversation_is_full(const char* param = "conversation");
 // Whether the client's conversation could take the items and an answer to them, which are added once it is there.
 // Errors: 404; 400: it is full.
 ApiError check_room(const OpenAiState& state, const wire::Exchange& exchange, const std::string& id,

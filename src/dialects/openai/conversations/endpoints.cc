@@ -36,10 +36,6 @@ std::optional<StoredResponse> find(const OpenAiState& state, const Exchange& exc
   return responses::find_stored(state, exchange, id, StoredKind::kConversation);
 }
 
-ApiError conversation_is_full(const char* param) {
-  return {base::invalid("there is no room for more"), param, "conversation_full"};
-}
-
 ApiError in_words(ApiError bad, const char* param) {
   if (bad.status.code == base::Code::kNotFound && bad.code.empty()) return no_such_conversation();
   return bad.code == responses::kTooLarge ? conversation_is_full(param) : bad;
@@ -107,7 +103,7 @@ ApiError read_members(std::string_view text, std::span<const std::string_view> k
 template <class Then>
 void with_body(OpenAiState& state, Exchange& exchange, std::span<const std::string_view> known, void (*more)(Body&),
                Then then) {
-  read_body<Body>(
+  read_document<Body>(
       state, exchange,
       [known, more, ids = random_id(state.bus, kIdDigits)](std::string_view text, Body& body) {
         ApiError bad = read_members(text, known, ids, body);
@@ -221,7 +217,7 @@ void delete_sought(OpenAiState& state, Exchange& exchange, Sought sought) {
   const auto items = charged_items(state, exchange, sought.conversation);
   if (!items) return;
   read_text<Place>(
-      state, exchange, *items,
+      state, exchange, *items, items->size(),
       [id = sought.item](std::string_view text, Place& item) { return find_place(text, id, item); },
       [seen = *items, sought](OpenAiState& there, Exchange& x, Place&& item) {
         cut_out(there, x, seen, item, sought);
@@ -238,12 +234,16 @@ ApiError no_such_conversation() {
           "conversation_not_found"};
 }
 
+ApiError conversation_is_full(const char* param) {
+  return {base::invalid("there is no room for more"), param, "conversation_full"};
+}
+
 ApiError check_room(const OpenAiState& state, const Exchange& exchange, const std::string& id, std::string_view items) {
   constexpr size_t kShortest = 128;  // bytes of an answer's item, about
   const auto found = find(state, exchange, id);
   if (!found) return no_such_conversation();
   if (state.options.stored->may_grow(*found, items.size() + kShortest)) return {};
-  return conversation_is_full("conversation");
+  return conversation_is_full();
 }
 
 std::optional<ApiError> append_items(OpenAiState& state, const Exchange& exchange, const std::string& id,
@@ -286,7 +286,7 @@ void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
 }
 
 void update(OpenAiState& state, Exchange& exchange, const wire::PathArgs& args) {
-  read_body<std::string>(
+  read_document<std::string>(
       state, exchange,
       [](std::string_view body, std::string& metadata) { return responses::read_metadata(body, metadata); },
       [id = std::string(args["conversation"])](OpenAiState& there, Exchange& x, std::string&& metadata) {

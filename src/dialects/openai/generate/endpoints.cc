@@ -11,7 +11,7 @@ using wire::Exchange;
 
 // A model that gives scores has its classes told, any other its embeddings.
 void embed_or_classify(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<std::string>(
+  read_document<std::string>(
       state, exchange,
       [](std::string_view body, std::string& model) {
         return translate(body, [&](const OrderedJson& object) {
@@ -56,7 +56,7 @@ ApiError translate_either(const OrderedJson& body, Route route, Asked& out) {
 
 template <Route route>
 void run(OpenAiState& state, Exchange& exchange) {
-  read_body<Asked>(
+  read_document<Asked>(
       state, exchange,
       [](std::string_view body, Asked& asked) { return read_generate(body, route, asked), ApiError{}; },
       [](OpenAiState& there, Exchange& x, Asked&& asked) {

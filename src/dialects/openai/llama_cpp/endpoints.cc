@@ -11,7 +11,7 @@ using wire::Exchange;
 
 template <Route route>
 void run(OpenAiState& state, Exchange& exchange) {
-  read_body<Request>(
+  read_document<Request>(
       state, exchange, [](std::string_view body, Request& request) { return read_body_of(body, route, request); },
       [](OpenAiState& there, Exchange& x, Request&& request) {
         if (ApiError bad = choose_adapter(there, x, request); !bad.ok()) return respond(x, bad);

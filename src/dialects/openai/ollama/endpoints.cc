@@ -30,27 +30,27 @@ void tell_no_embeddings(OpenAiState& state, Exchange& exchange, const Request& r
 }  // namespace
 
 void chat(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<ChatRequest>(state, exchange, read_chat, [](OpenAiState& there, Exchange& x, ChatRequest&& asked) {
+  read_document<ChatRequest>(state, exchange, read_chat, [](OpenAiState& there, Exchange& x, ChatRequest&& asked) {
     if (asked.loads) return tell_loaded(there, x, asked, R"(,"message":{"role":"assistant","content":""})");
     answer(there, x, asked.kind, std::move(asked.request), chat_answer);
   });
 }
 
 void generate(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<ChatRequest>(state, exchange, read_generate, [](OpenAiState& there, Exchange& x, ChatRequest&& asked) {
+  read_document<ChatRequest>(state, exchange, read_generate, [](OpenAiState& there, Exchange& x, ChatRequest&& asked) {
     if (asked.loads) return tell_loaded(there, x, asked, R"(,"response":"")");
     answer(there, x, asked.kind, std::move(asked.request), generate_answer);
   });
 }
 
 void embed(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<ChatRequest>(state, exchange, read_embed, [](OpenAiState& there, Exchange& x, ChatRequest&& asked) {
+  read_document<ChatRequest>(state, exchange, read_embed, [](OpenAiState& there, Exchange& x, ChatRequest&& asked) {
     asked.loads ? tell_no_embeddings(there, x, asked.request) : embed_request(there, x, std::move(asked.request));
   });
 }
 
 void embeddings(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(state, exchange, read_embeddings, embed_request);
+  read_document<Request>(state, exchange, read_embeddings, embed_request);
 }
 
 }  // namespace weir::openai::ollama

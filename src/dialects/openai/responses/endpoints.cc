@@ -34,7 +34,7 @@ void go_on(OpenAiState& state, Exchange& exchange, Request&& request, RequestSte
            std::optional<base::Bytes> conversation);
 
 void read(OpenAiState& state, Exchange& exchange, const StoredView& view, RequestSteps steps, size_t more = 0) {
-  read_body<Request>(
+  read_document<Request>(
       state, exchange,
       [view, steps](std::string_view body, Request& request) { return steps.read(body, view, request); },
       [steps, conversation = view.conversation](OpenAiState& there, Exchange& x, Request&& request) {
@@ -247,8 +247,8 @@ void list_input_items(OpenAiState& state, Exchange& exchange, const wire::PathAr
     StoredResponse stored = std::move((*found)->stored);
     if (!charge(exchange, stored.turns) || !charge(exchange, stored.response))
       return respond(exchange, refuse(wire::no_room_for_answer()));
-    const size_t bytes = stored.turns.size() + stored.response.size();
-    answer_json(state, exchange, bytes, [id, stored, page] {
+    const size_t work = wire::work_of_document(stored.turns.size() + stored.response.size());
+    answer_json(state, exchange, work, [id, stored, page] {
       return make_page(input_items(id, stored.turns.view(), stored.response.view()), page);
     });
   });

@@ -51,10 +51,10 @@ JsonOrError make_page(Objects objects, const Page& page) {
   return {{}, batches::list_json(objects, page.limit)};
 }
 
-void answer_json(OpenAiState& state, Exchange& exchange, size_t bytes, std::function<JsonOrError()> make) {
+void answer_json(OpenAiState& state, Exchange& exchange, size_t work, std::function<JsonOrError()> make) {
   auto task = std::make_unique<MakeAnswerTask>(std::move(make));
-  if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
-  wire::run_on_worker(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
+  if (!state.options.offload || work <= wire::kLongBody) return task->run(), task->answer(exchange);
+  wire::run_on_worker(*state.options.offload, std::move(task), work, wire::Offload::Part::kAnswer, exchange,
                       [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
                         if (!status.ok()) return respond(exchange, refuse(status));
                         static_cast<MakeAnswerTask&>(*done).answer(exchange);

@@ -30,8 +30,8 @@ struct JsonOrError {
 // Makes one page of a list. Any thread. Errors: 400 where no object has the id `page.after`.
 JsonOrError make_page(Objects objects, const Page& page);
 
-// Answers with the JSON that `make` returns. It runs on the shard if `bytes` of text are to be worked on and they are
-// few, else on a worker: it must own all that it uses.
-void answer_json(OpenAiState& state, wire::Exchange& exchange, size_t bytes, std::function<JsonOrError()> make);
+// Answers with the JSON that `make` returns. It runs on the shard if it is as little work as to read kLongBody bytes,
+// else on a worker: it must own all that it uses.
+void answer_json(OpenAiState& state, wire::Exchange& exchange, size_t work, std::function<JsonOrError()> make);
 
 }  // namespace weir::openai::responses

@@ -192,8 +192,9 @@ void tell(OpenAiState& state, Exchange& exchange, StoredResponse stored, int64_t
   if (!base::charge(exchange.memory(), base::MemoryKind::kInput, stored.response) || !room.grow(bytes))
     return exchange.responding() ? exchange.end() : respond(exchange, refuse(wire::no_room_for_answer()));
   auto task = std::make_unique<ReplayTask>(std::move(stored), after, std::move(room));
-  if (!state.options.offload || bytes <= wire::kLongBody) return task->run(), task->answer(exchange);
-  wire::run_on_worker(*state.options.offload, std::move(task), bytes, wire::Offload::Part::kAnswer, exchange,
+  const size_t work = wire::work_of_document(bytes);
+  if (!state.options.offload || work <= wire::kLongBody) return task->run(), task->answer(exchange);
+  wire::run_on_worker(*state.options.offload, std::move(task), work, wire::Offload::Part::kAnswer, exchange,
                       [&exchange](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
                         if (status.ok()) return static_cast<ReplayTask&>(*done).answer(exchange);
                         exchange.responding() ? exchange.end() : respond(exchange, refuse(status));
