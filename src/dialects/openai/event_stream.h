@@ -51,14 +51,14 @@ class EventStream {
     send(std::move(events));
     exchange_.end();
   }
-
- private:
+  // A sign of life.
   void ping() {
     std::string events;
     life_sign_(events);
     if (!events.empty()) send(std::move(events));
   }
 
+ private:
   wire::Exchange& exchange_;
   const std::function<void()> opening_;
   const LifeSign life_sign_;

@@ -4,16 +4,14 @@
 #include <memory>
 #include <utility>
 
+#include "dialects/openai/event_stream.h"
 #include "dialects/openai/responses/background.h"
 #include "dialects/openai/responses/replay.h"
 #include "dialects/openai/responses/stored.h"
 #include "jobs/shard_jobs.h"
 #include "marshal/tenant.h"
-#include "wire/answer_flow.h"
 #include "wire/offload.h"
-#include "wire/quiet_timer.h"
 #include "wire/service_guard.h"
-#include "wire/sse.h"
 
 namespace weir::openai::responses {
 namespace {
@@ -31,19 +29,19 @@ class Follower : public wire::ExchangeListener {
 
   // Sends the first events at once. Those of a long response are sent with the others, which a worker writes.
   void begin(std::string_view so_far) {
-    if (!exchange_.responding()) exchange_.head(wire::stream_head());
-    if (so_far.size() <= wire::kLongBody && after_ < kBegun - 1) {
-      send(beginning_events(so_far, after_));
+    stream_.open();
+    if (wire::work_of_document(so_far.size()) <= wire::kLongBody && after_ < kBegun - 1) {
+      if (std::string events = beginning_events(so_far, after_); !events.empty()) stream_.send(std::move(events));
       after_ = kBegun - 1;
     }
-    quiet_.start();
+    stream_.start();
     arm();
   }
 
  protected:
   virtual void look() = 0;
   virtual void stop() {
-    quiet_.stop();
+    stream_.stop();
     state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
   }
   void arm() {
@@ -54,31 +52,20 @@ class Follower : public wire::ExchangeListener {
   }
   // The caller must not touch this afterwards: replay() may have destroyed it.
   void go_on() {
-    quiet_.stop();
+    stream_.stop();
     const std::string id = id_;
     replay(state_, exchange_, id, after_);
-  }
-  void send_life_sign() {
-    std::string comment;
-    wire::append_sse_comment(comment);
-    send(std::move(comment));
   }
 
   OpenAiState& state_;
   Exchange& exchange_;
   const std::string id_;
+  EventStream stream_{state_.bus.env(), exchange_};
 
  private:
-  void send(std::string events) {
-    if (events.empty()) return;
-    quiet_.sent();
-    exchange_.body(base::Bytes::adopt(std::move(events)));
-  }
-
   const base::Duration every_;
   int64_t after_;  // the number of the last event that the client has
   base::TimerId timer_ = base::TimerId::kNone;
-  wire::QuietTimer quiet_{state_.bus.env(), exchange_, [this] { send_life_sign(); }};
 };
 
 class FollowsHere final : public Follower {
@@ -116,15 +103,15 @@ class FollowsElsewhere final : public Follower {
   void look() override {
     auto asked = state_.options.jobs->ask(
         [id = id_](jobs::Storage& s) { return s.journal.count(id); },
-        [this](base::Result<jobs::Counts> counts) { wire::guarded(exchange_, [&] { heard(counts); }); });
+        [this](base::Result<jobs::Counts> counts) { wire::guarded(exchange_, [&] { counted(counts); }); });
     if (!asked) return arm();  // the journal has too much to do for now
     question_ = *std::move(asked);
   }
-  void heard(const base::Result<jobs::Counts>& counts) {
+  void counted(const base::Result<jobs::Counts>& counts) {
     const bool under_way = !counts || counts->waiting + counts->running > 0;
     const bool ends = state_.options.jobs->draining();
     if (under_way && !ends && ++looks_ < kLooks) return arm();
-    if (under_way) send_life_sign();
+    if (under_way) stream_.ping();
     go_on();
   }
   void stop() override {
