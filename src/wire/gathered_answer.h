@@ -23,7 +23,14 @@ class GatheredAnswer {
     return true;
   }
   // Before all parts are written into one text, which is about as long as they are. False: there is no room.
-  bool charge_text() { return charge_.take(charge_.used()); }
+  bool charge_text() {
+    text_ = charge_.used();
+    if (charge_.take(text_)) return true;
+    text_ = 0;
+    return false;
+  }
+  // The parts are gone, and the text is there still.
+  void release_parts() { charge_.give(charge_.used() - text_); }
   // A part of which `counted` bytes are charged is gone.
   void drop(uint64_t& counted) { charge_.give(std::exchange(counted, 0)); }
   // The parts are gone, and the text belongs to the Exchange, which charges it.
@@ -31,6 +38,7 @@ class GatheredAnswer {
   uint64_t used() const { return charge_.used(); }
 
  private:
+  uint64_t text_ = 0;  // bytes of `charge_`
   base::SteppedCharge charge_;
 };
 

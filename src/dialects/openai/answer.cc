@@ -4,6 +4,7 @@
 
 #include "base/encoding.h"
 #include "dialects/openai/chats/chats.h"
+#include "dialects/openai/pieces_text.h"
 #include "dialects/openai/tools.h"
 #include "marshal/json_tensor.h"
 #include "marshal/moved.h"
@@ -93,10 +94,8 @@ void Answer::Choice::prompted(const msg::Token& token) {
   const Request& request = answer_.request_;
   if (answer_.echoes_prompt() && request.logprobs)
     delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
-  if (request.prompt_logprobs && !answer_.keep(*this, token)) {
-    if (!prompt_logprobs.empty()) prompt_logprobs += ',';
-    write_prompt_logprob(prompt_logprobs, answer_.form_, token.id, *token.details, *request.prompt_logprobs);
-  }
+  if (request.prompt_logprobs && !answer_.keep(*this, token))
+    write_prompt_logprob(prompt_logprobs.next(), answer_.form_, token.id, *token.details, *request.prompt_logprobs);
   if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   if (!request.stream || delta.weight() > kHeavy) answer_.grew(*this);
 }
@@ -220,19 +219,22 @@ ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
   form_ = {spec_->codec.get(), logprob_form(), request_.tokens_as_ids, spec_->readout_layers.size()};
   state_.load.running.fetch_add(1, std::memory_order_relaxed);
   counted_ = true;
-  uint32_t index = 0;
-  for (Sequence& prompt : prompts)
-    for (uint32_t i = 0; i < request_.candidates(); ++i, ++index) {
+  for (Sequence& prompt : prompts) {
+    PromptIds told;
+    if (request_.token_ids && !request_.native.answers) told = std::make_shared<std::vector<uint32_t>>(prompt.ids);
+    for (uint32_t i = 0; i < request_.candidates(); ++i) {
       bool last = i + 1 == request_.candidates();
-      ApiError bad = submit(served, prompt, last ? std::move(prompt.ids) : prompt.ids, index);
+      ApiError bad = submit(served, prompt, last ? std::move(prompt.ids) : prompt.ids, told);
       if (bad.ok()) continue;
       leave();
       return in_names(request_.names, std::move(bad));
     }
+  }
   return {};
 }
 
-ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index) {
+ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, PromptIds told) {
+  const auto index = uint32_t(choices_.size());
   const auto format = format_of(kind_, request_, *spec_);
   text::Completion text(*form_.codec, text_options(request_, *spec_, format));
   text.after(ids);
@@ -242,7 +244,7 @@ ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector
   choice.prompt_tokens = uint32_t(ids.size());
   if (!request_.functions.empty()) choice.end.form = CallForm::kFunction;
   choice.delta.text = prompt.echo;
-  if (request_.token_ids && !request_.native.answers) write_ids(choice.prompt_ids, ids);
+  choice.prompt_ids = std::move(told);
   auto generation = std::make_unique<msg::Generation>();
   generation->append = std::move(ids);
   generation->images = prompt.images;
@@ -315,26 +317,39 @@ void Answer::fail(const base::Status& status) {
 }
 
 bool Answer::charge(Choice& choice) {
-  return gathered_.grow(choice.charged, choice.delta.weight() + choice.prompt_logprobs.size());
+  uint64_t bytes = choice.delta.weight() + choice.prompt_logprobs.size();
+  const bool first = choice.index() % request_.candidates() == 0;
+  if (first && choice.prompt_ids) bytes += sizeof(uint32_t) * choice.prompt_ids->size();
+  return gathered_.grow(choice.charged, bytes);
 }
 
-bool Answer::charge_written() { return gathered_.charge_text(); }
-
-void Answer::finish_written(std::string json) {
-  gathered_.release();
-  marshal::tell_moves(exchange_, moves_of(choices_));
-  respond_json(exchange_, std::move(json));
-}
-
-bool Answer::finish_text(std::unique_ptr<wire::TextSource> text) {
+void Answer::finish_text(std::unique_ptr<wire::TextSource> text) {
   marshal::tell_moves(exchange_, moves_of(choices_));
   add_timing(exchange_, exchange_.extra_fields());
   const auto compress = wire::Exchange::Compress::kIfAccepted;
-  if (auto bad = whole_.start("application/json", compress, std::move(text)); !bad.ok()) return failed(bad), false;
-  if (!whole_.written()) return false;
-  for (Choice& choice : choices_) choice.delta = {}, choice.prompt_ids = {}, choice.prompt_logprobs = {};
+  if (auto bad = whole_.start("application/json", compress, std::move(text)); !bad.ok()) return failed(bad);
+  if (!whole_.written()) return;
+  let_go();
   gathered_.release();
-  return true;
+}
+
+void Answer::finish_written(base::Bytes json) {
+  let_go();
+  gathered_.release_parts();
+  finish_text(std::make_unique<PiecesText>(1, [json](size_t, SplicedText& out) { out.splice(json.view()); }));
+}
+
+void Answer::on_drain(wire::Exchange&) {
+  for (Choice& choice : choices_) choice.call.repay();
+  if (whole_.written()) return;
+  whole_.drained();
+  if (!whole_.written()) return;
+  let_go();
+  gathered_.release();
+}
+
+void Answer::let_go() {
+  for (Choice& choice : choices_) choice.delta = {}, choice.prompt_ids = {}, choice.prompt_logprobs = {};
 }
 
 std::string Answer::new_id() {

@@ -13,6 +13,7 @@
 #include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/custom_tools.h"
+#include "dialects/openai/json_elements.h"
 #include "dialects/openai/llama_cpp/timings.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
@@ -35,7 +36,7 @@ class Answer : public wire::ExchangeListener {
   // Sends a Call for every choice. On a refusal nothing is under way.
   ApiError start(bus::Served& served, std::vector<Sequence> prompts);
   void on_close(wire::Exchange&, bool) override { leave(); }
-  void on_drain(wire::Exchange&) override { whole_.drained(); }
+  void on_drain(wire::Exchange&) override;
   uint64_t held_for_answer() const override { return gathered_.used(); }
 
  protected:
@@ -53,9 +54,9 @@ class Answer : public wire::ExchangeListener {
     void drop_cut_call();
 
     bus::CallHandle call;
-    ChoiceDelta delta;            // since the last chunk, or altogether
-    std::string prompt_ids;       // JSON, until it has been told
-    std::string prompt_logprobs;  // JSON elements
+    ChoiceDelta delta;                                        // since the last chunk, or altogether
+    std::shared_ptr<const std::vector<uint32_t>> prompt_ids;  // of all choices of a prompt; null: not to be told
+    JsonElements prompt_logprobs;
     uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, thought_tokens = 0;
     uint32_t moves = 0;  // from one origin to another
     double logprob = 0;  // of all tokens together, where it is asked for (best_of)
@@ -120,17 +121,17 @@ class Answer : public wire::ExchangeListener {
   virtual std::string call_id();
   std::string random_id(size_t digits);
 
-  // An answer in one piece: the text that is gathered is charged while it grows, and once more for the JSON that is
-  // made of it. False: there is no room (wire::no_room_for_answer()).
+  // An answer in one piece: what is gathered is charged while it grows. False: there is no room
+  // (wire::no_room_for_answer()).
   bool charge(Choice& choice);
   bool charge_bytes(uint64_t& counted, uint64_t bytes) { return gathered_.grow(counted, bytes); }
-  bool charge_written();
-  // Answers with the JSON; the charge ends.
-  void finish_written(std::string json);
-  // Answers with what is written of the choices while the peer takes it. Until the end what is gathered stays charged,
-  // and beside it what is written and not taken; where all is written at once, the choices are emptied and their charge
-  // ends. For what may be long; charge_written() need not be called. True: all is written.
-  bool finish_text(std::unique_ptr<wire::TextSource> text);
+  // Answers with what is written of that while the peer takes it. It stays charged until all is written, and beside it
+  // what is written and not taken.
+  void finish_text(std::unique_ptr<wire::TextSource> text);
+  // The same of a text that was made of all of it at once, behind gathered_.charge_text().
+  void finish_written(base::Bytes json);
+  // All that was gathered goes: it is written, or one text has been made of it.
+  virtual void let_go();
 
   OpenAiState& state_;
   wire::Exchange& exchange_;
@@ -144,7 +145,9 @@ class Answer : public wire::ExchangeListener {
 
  private:
   class WholeText;
-  ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
+  using PromptIds = std::shared_ptr<const std::vector<uint32_t>>;
+  // `told`: the ids, where the answer has them.
+  ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, PromptIds told);
   // A completion's text begins with the prompt's, whose tokens have logprobs, too; a chat's with a message.
   bool echoes_prompt() const { return request_.echo && kind_ == Kind::kCompletion; }
   ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index);

@@ -15,10 +15,6 @@ namespace {
 constexpr std::array<std::string_view, 2> kThoughtNames{"reasoning", "reasoning_content"};
 constexpr float kLeast = -9999;  // stands for minus infinity, as vLLM has it
 
-void comma(std::string& list) {
-  if (!list.empty()) list += ',';
-}
-
 uint64_t characters(std::string_view text) {
   return uint64_t(std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; }));
 }
@@ -56,7 +52,8 @@ std::span<const msg::TokenLogprob> first_of(const std::vector<msg::TokenLogprob>
 enum class Indexed : uint8_t { kNo, kYes };
 
 // `"function_call":{…}`: a name where the call begins, and arguments.
-void write_function(std::string& out, const std::vector<CallDelta>& calls) {
+void write_function(SplicedText& text, const std::vector<CallDelta>& calls) {
+  std::string& out = text.own;
   out += "\"function_call\":{";
   if (!calls.front().name.empty()) {
     out += "\"name\":";
@@ -64,13 +61,14 @@ void write_function(std::string& out, const std::vector<CallDelta>& calls) {
     out += ',';
   }
   out += "\"arguments\":";
-  marshal::write_string(out, calls.front().arguments);
+  text.splice_string(calls.front().arguments);
   out += '}';
 }
 
 // `"tool_calls":[…]`, or the older form.
-void write_calls(std::string& out, const std::vector<CallDelta>& calls, Indexed indexed, CallForm form) {
-  if (form == CallForm::kFunction) return write_function(out, calls);
+void write_calls(SplicedText& text, const std::vector<CallDelta>& calls, Indexed indexed, CallForm form) {
+  if (form == CallForm::kFunction) return write_function(text, calls);
+  std::string& out = text.own;
   out += "\"tool_calls\":";
   out += '[';
   for (const CallDelta& call : calls) {
@@ -88,7 +86,7 @@ void write_calls(std::string& out, const std::vector<CallDelta>& calls, Indexed 
       out += "\"function\":{";
     }
     out += call.custom ? "\"input\":" : "\"arguments\":";
-    marshal::write_string(out, call.arguments);
+    text.splice_string(call.arguments);
     out += "}}";
   }
   out += ']';
@@ -155,7 +153,7 @@ void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, 
   out += '}';
 }
 
-void write_ids(std::string& out, const std::vector<uint32_t>& ids) {
+void write_ids(std::string& out, std::span<const uint32_t> ids) {
   out += '[';
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) out += ',';
@@ -164,7 +162,13 @@ void write_ids(std::string& out, const std::vector<uint32_t>& ids) {
   out += ']';
 }
 
-void write_list(SplicedText& out, std::string_view opening, std::string_view elements) {
+void write_ids(SplicedText& out, std::span<const uint32_t> ids) {
+  out.own += '[';
+  out.splice_ids(ids);
+  out.own += ']';
+}
+
+void write_list(SplicedText& out, std::string_view opening, const JsonElements& elements) {
   out.own += opening;
   out.splice(elements);
   out.own += ']';
@@ -212,37 +216,38 @@ void ChoiceDelta::add_logprob(const TokenForm& form, uint32_t id, const msg::Tok
 }
 
 void ChoiceDelta::add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, Alternatives top) {
-  comma(tokens_);
-  tokens_ += '{';
-  write_token(tokens_, form, {id, details.logprob}, details, 0);
-  tokens_ += ",\"top_logprobs\":[";
+  std::string& out = tokens_.next();
+  out += '{';
+  write_token(out, form, {id, details.logprob}, details, 0);
+  out += ",\"top_logprobs\":[";
   for (size_t i = 0; i < top.size(); ++i) {
-    tokens_ += i > 0 ? ",{" : "{";
-    write_token(tokens_, form, top[i], details, i + 1);
-    tokens_ += '}';
+    out += i > 0 ? ",{" : "{";
+    write_token(out, form, top[i], details, i + 1);
+    out += '}';
   }
-  tokens_ += "]}";
+  out += "]}";
 }
 
 void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details,
                                  Alternatives top) {
-  comma(tokens_), comma(values_), comma(tops_), comma(offsets_);
   const std::string own_text = shown(form, id, details, 0);
-  marshal::write_string(tokens_, own_text);
-  marshal::write_number(offsets_, at_);
+  marshal::write_string(tokens_.next(), own_text);
+  marshal::write_number(offsets_.next(), at_);
   at_ += characters(bytes_of(form, id, details, 0));
+  std::string& value = values_.next();
+  std::string& tops = tops_.next();
   if (!details.has_logprob) {
-    values_ += "null";
-    tops_ += "null";
+    value += "null";
+    tops += "null";
     return;
   }
-  write_logprob(values_, details.logprob);
-  tops_ += '{';
+  write_logprob(value, details.logprob);
+  tops += '{';
   auto entry = [&](std::string_view text, float logprob) {
-    if (tops_.back() != '{') tops_ += ',';
-    marshal::write_string(tops_, text);
-    tops_ += ':';
-    write_logprob(tops_, logprob);
+    if (tops.back() != '{') tops += ',';
+    marshal::write_string(tops, text);
+    tops += ':';
+    write_logprob(tops, logprob);
   };
   // The token itself stands first, as clients of vLLM's expect it.
   entry(own_text, details.logprob);
@@ -251,31 +256,27 @@ void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::
     const bool own = details.texts.empty() ? top[i].id == id : text == own_text;
     if (!own) entry(text, top[i].logprob);
   }
-  tops_ += '}';
+  tops += '}';
 }
 
 void ChoiceDelta::add_readout(const TokenForm& form, const msg::Token& token) {
-  comma(readouts_);
-  readouts_ += "{\"position\":" + std::to_string(token.position) + ",\"token_id\":" + std::to_string(token.id);
-  readouts_ += ",\"values\":[";
+  std::string& out = readouts_.next();
+  out += "{\"position\":" + std::to_string(token.position) + ",\"token_id\":" + std::to_string(token.id);
+  out += ",\"values\":[";
   const auto& values = token.details->readout;
   size_t layers = std::max<size_t>(form.layers, 1), width = values.size() / layers;
   for (size_t layer = 0; layer < layers; ++layer) {
-    readouts_ += layer > 0 ? ",[" : "[";
+    out += layer > 0 ? ",[" : "[";
     for (size_t i = 0; i < width; ++i) {
-      if (i > 0) readouts_ += ',';
-      marshal::write_number(readouts_, values[layer * width + i]);
+      if (i > 0) out += ',';
+      marshal::write_number(out, values[layer * width + i]);
     }
-    readouts_ += ']';
+    out += ']';
   }
-  readouts_ += "]}";
+  out += "]}";
 }
 
 void ChoiceDelta::append(const ChoiceDelta& more) {
-  const auto join = [](std::string& list, std::string_view behind) {
-    if (!list.empty() && !behind.empty()) list += ',';
-    list += behind;
-  };
   text += more.text;
   reasoning += more.reasoning;
   for (const CallDelta& call : more.calls)
@@ -285,8 +286,8 @@ void ChoiceDelta::append(const ChoiceDelta& more) {
       calls.push_back(call);
   calls_weight_ += more.calls_weight_;
   ids.insert(ids.end(), more.ids.begin(), more.ids.end());
-  join(tokens_, more.tokens_);
-  join(readouts_, more.readouts_);
+  tokens_.append(more.tokens_);
+  readouts_.append(more.readouts_);
 }
 
 void ChoiceDelta::clear() {
@@ -313,20 +314,23 @@ void ChoiceDelta::write_delta(std::string& out, CallForm form) const {
     for (std::string_view name : kThoughtNames) member(name), marshal::write_string(out, reasoning);
   // A chunk that has nothing but the logprobs of a token has an empty text.
   if (!text.empty() || says_nothing()) member("content"), marshal::write_string(out, text);
-  if (!calls.empty()) part(), write_calls(out, calls, Indexed::kYes, form);
+  if (calls.empty()) return;
+  part();
+  SplicedText written;
+  write_calls(written, calls, Indexed::kYes, form);
+  written.append_to(out);
 }
 
-void ChoiceDelta::write_message(std::string& out, CallForm form) const {
-  out += "\"role\":\"assistant\",\"content\":";
+void ChoiceDelta::write_message(SplicedText& out, CallForm form) const {
+  out.own += "\"role\":\"assistant\",\"content\":";
   if (text.empty() && !calls.empty())
-    out += "null";
+    out.own += "null";
   else
-    marshal::write_string(out, text);
-  out += ",\"refusal\":null";
+    out.splice_string(text);
+  out.own += ",\"refusal\":null";
   if (!reasoning.empty())
-    for (std::string_view name : kThoughtNames)
-      ((out += ",\"") += name) += "\":", marshal::write_string(out, reasoning);
-  if (!calls.empty()) out += ',', write_calls(out, calls, Indexed::kNo, form);
+    for (std::string_view name : kThoughtNames) ((out.own += ",\"") += name) += "\":", out.splice_string(reasoning);
+  if (!calls.empty()) out.own += ',', write_calls(out, calls, Indexed::kNo, form);
 }
 
 void ChoiceDelta::write_logprobs(SplicedText& out, Kind kind) const {
@@ -354,7 +358,7 @@ void ChoiceDelta::write_logprobs(std::string& out, Kind kind) const {
 void ChoiceDelta::write_extras(SplicedText& out) const {
   if (!ids.empty()) {
     out.own += ",\"token_ids\":";
-    write_ids(out.own, ids);
+    write_ids(out, ids);
   }
   if (!readouts_.empty()) write_list(out, ",\"readouts\":[", readouts_);
 }

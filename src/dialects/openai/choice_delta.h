@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dialects/openai/json_elements.h"
 #include "dialects/openai/pieces_text.h"
 #include "dialects/openai/request.h"
 #include "msg/call.h"
@@ -72,21 +73,22 @@ class ChoiceDelta {
     return !text.empty() && reasoning.empty() && calls.empty() && ids.empty() && tokens_.empty() && readouts_.empty();
   }
   size_t weight() const {
-    return text.size() + 2 * reasoning.size() + calls_weight_ + 8 * ids.size() + tokens_.size() + tops_.size() +
-           readouts_.size();
+    return text.size() + 2 * reasoning.size() + calls_weight_ + 8 * ids.size() + tokens_.size() + values_.size() +
+           tops_.size() + offsets_.size() + readouts_.size();
   }
-  // The entries of a chat's logprobs, separated by commas.
-  std::string_view logprob_entries() const { return tokens_; }
+  // The entries of a chat's logprobs.
+  const JsonElements& logprob_entries() const { return tokens_; }
   // All but the place in the text that has been reached.
   void clear();
 
-  // The members of a chat's `delta`, and of a `message`, without braces.
+  // The members of a chat's `delta`, without braces.
   void write_delta(std::string& out, CallForm form) const;
-  void write_message(std::string& out, CallForm form) const;
-  // `"logprobs":…`: null where there are none. Lists are spliced: the ChoiceDelta stays as it is until they are taken.
+  // The same of a `message`. Into a SplicedText all is spliced: the ChoiceDelta stays as it is until that is taken.
+  void write_message(SplicedText& out, CallForm form) const;
+  // `"logprobs":…`: null where there are none.
   void write_logprobs(SplicedText& out, Kind kind) const;
   void write_logprobs(std::string& out, Kind kind) const;
-  // `,"token_ids":[…]` and `,"readouts":[…]`, where there are any. The latter are spliced.
+  // `,"token_ids":[…]` and `,"readouts":[…]`, where there are any.
   void write_extras(SplicedText& out) const;
   void write_extras(std::string& out) const;
 
@@ -107,8 +109,7 @@ class ChoiceDelta {
   void add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, Alternatives top);
   void add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details, Alternatives top);
 
-  // JSON elements, separated by commas. Of a chat `tokens_` has all of an entry.
-  std::string tokens_, values_, tops_, offsets_, readouts_;
+  JsonElements tokens_, values_, tops_, offsets_, readouts_;  // of a chat `tokens_` has all of an entry
   size_t calls_weight_ = 0;
   uint64_t at_ = 0;  // characters of the text before the next token
 };
@@ -129,9 +130,11 @@ void write_logprob(std::string& out, float logprob);
 // vLLM's: `{"17":{"logprob":…,"rank":1,"decoded_token":"…"},…}`, or null for the position that nothing precedes.
 void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, const msg::TokenDetails& details,
                           uint32_t alternatives);
-void write_ids(std::string& out, const std::vector<uint32_t>& ids);
+void write_ids(std::string& out, std::span<const uint32_t> ids);
+// The same, spliced.
+void write_ids(SplicedText& out, std::span<const uint32_t> ids);
 // `opening`, which ends with a bracket, the elements, spliced, and `]`.
-void write_list(SplicedText& out, std::string_view opening, std::string_view elements);
+void write_list(SplicedText& out, std::string_view opening, const JsonElements& elements);
 
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;

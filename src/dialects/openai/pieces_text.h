@@ -2,54 +2,55 @@
 // it. A piece may be tens of MB long, so it is not copied: SplicedText gives it out part by part.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "dialects/openai/json_elements.h"
 #include "wire/answer_flow.h"
 
 namespace weir::openai {
 
-// A text whose long parts stay where they are until they are taken.
+// A text whose long parts stay where they are, and as they are, until they are taken.
 class SplicedText {
  public:
   std::string own;  // all but those parts
 
-  // `part` comes behind what `own` has now. It must stay as it is until it has been taken.
-  void splice(std::string_view part) { parts_.push_back({own.size(), part}); }
-  // Appends to `out` until that has `target` bytes. True: there is more.
-  bool take(std::string& out, size_t target) {
-    for (; next_ < parts_.size(); ++next_, part_taken_ = 0) {
-      const Part& part = parts_[next_];
-      if (take_of(std::string_view(own).substr(0, part.at), own_taken_, out, target)) return true;
-      if (take_of(part.text, part_taken_, out, target)) return true;
-    }
-    return take_of(own, own_taken_, out, target);
+  // These come behind what `own` has now: JSON as it stands, or `1,2,3`. Until it has been taken it must not change.
+  void splice(std::string_view json) { splice(json, Form::kJson); }
+  void splice(const JsonElements& elements) {
+    for (const std::string& block : elements.blocks()) splice(block);
   }
+  void splice_ids(std::span<const uint32_t> ids) {
+    splice({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()}, Form::kIds);
+  }
+  // A JSON string of that text; the second is without its quotes.
+  void splice_string(std::string_view text) {
+    own += '"';
+    splice_text(text);
+    own += '"';
+  }
+  void splice_text(std::string_view text) { splice(text, Form::kText); }
+  // Appends to `out` until that has `target` bytes, or a few more. True: there is more.
+  bool take(std::string& out, size_t target);
   // All of it.
-  void append_to(std::string& out) {
-    size_t size = own.size();
-    for (const Part& part : parts_) size += part.text.size();
-    out.reserve(out.size() + size);
-    (void)take(out, SIZE_MAX);
-  }
+  void append_to(std::string& out);
 
  private:
+  enum class Form : uint8_t { kJson, kText, kIds };
   struct Part {
     size_t at;  // in `own`
-    std::string_view text;
+    Form form;
+    std::string_view data;
   };
-  static bool take_of(std::string_view from, size_t& taken, std::string& out, size_t target) {
-    const std::string_view some = from.substr(taken, target - std::min(target, out.size()));
-    out += some;
-    taken += some.size();
-    return taken < from.size();
-  }
+  void splice(std::string_view data, Form form);
+  // Appends data to `out`, from `taken` on, which follows.
+  static void write(Form form, std::string_view data, size_t& taken, std::string& out, size_t target);
 
   std::vector<Part> parts_;
   size_t next_ = 0, own_taken_ = 0, part_taken_ = 0;

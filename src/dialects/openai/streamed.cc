@@ -9,7 +9,7 @@
 // hand: no document is built for a token.
 #include "dialects/openai/answer.h"
 #include "dialects/openai/chats/chats.h"
-#include "dialects/openai/event_stream.h"
+#include "dialects/openai/event_answer.h"
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 
@@ -18,20 +18,9 @@ namespace {
 
 using wire::Exchange;
 
-class Streamed final : public Answer {
+class Streamed final : public EventAnswer {
  public:
-  Streamed(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
-      : Answer(state, exchange, kind, std::move(request)) {
-    stream_.start();
-  }
-
-  void on_drain(Exchange&) override {
-    for (Choice& choice : choices_) choice.call.repay();
-  }
-  void on_close(Exchange&, bool) override {
-    stream_.stop();
-    leave();
-  }
+  using EventAnswer::EventAnswer;
 
  private:
   void grew(Choice& choice) override { send_delta(choice); }
@@ -46,19 +35,14 @@ class Streamed final : public Answer {
     }
     finish();
   }
-  void failed(const base::Status& status) override {
-    if (!exchange_.responding()) {
-      stream_.stop();
-      return respond(exchange_, refuse(status));
-    }
-    exchange_.record().set_outcome(status);
-    stream_.send("data: " + error_json(refuse(status)) + "\n\n");
+  void break_off(const ApiError& error) override {
+    stream_.send("data: " + error_json(error) + "\n\n");
     finish();
   }
 
   void finish() { stream_.end("data: [DONE]\n\n"); }
 
-  void make_prefix() {
+  void opening() override {
     prefix_ =
         "data: {" + make_head(kind_ == Kind::kChat ? "chat.completion.chunk" : "text_completion") + ",\"choices\":[";
   }
@@ -67,8 +51,8 @@ class Streamed final : public Answer {
   void send_delta(Choice& choice) {
     stream_.open();
     std::string frame;
-    if (choice.begun && choice.end.why == End::Why::kNone && choice.delta.has_only_text() &&
-        choice.prompt_ids.empty() && !request_.continuous_usage && !request_.timings) {
+    if (choice.begun && choice.end.why == End::Why::kNone && choice.delta.has_only_text() && !choice.prompt_ids &&
+        !request_.continuous_usage && !request_.timings) {
       write_text_chunk(choice, frame);
     } else {
       frame.reserve(2 * prefix_.size() + choice.delta.weight() + choice.delta.text.size() / 4 + 256);
@@ -90,7 +74,7 @@ class Streamed final : public Answer {
       request_.store = false, kept_.clear(), gathered_.drop(kept_charged_);
   }
   void keep_whole() {
-    if (kept_.empty() || !charge_written()) return;
+    if (kept_.empty() || !gathered_.charge_text()) return;
     std::vector<const Choice*> all;
     for (Choice& choice : choices_) {
       choice.delta = std::move(kept_[choice.index()]);
@@ -174,9 +158,10 @@ class Streamed final : public Answer {
     close(choice, 0, frame);
   }
   static void write_prompt_ids(Choice& choice, std::string& frame) {
-    if (choice.prompt_ids.empty()) return;
-    frame += ",\"prompt_token_ids\":" + choice.prompt_ids;
-    choice.prompt_ids.clear();
+    if (!choice.prompt_ids) return;
+    frame += ",\"prompt_token_ids\":";
+    write_ids(frame, *choice.prompt_ids);
+    choice.prompt_ids = nullptr;
   }
 
   struct Around {
@@ -187,7 +172,6 @@ class Streamed final : public Answer {
   std::vector<ChoiceDelta> kept_;  // by choice
   uint64_t kept_bytes_ = 0, kept_charged_ = 0;
   std::vector<Around> around_;  // the text of a chunk that has nothing else, by choice; empty until its first
-  EventStream stream_{state_.bus.env(), exchange_, [this] { make_prefix(); }};
 };
 
 }  // namespace

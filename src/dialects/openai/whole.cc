@@ -25,12 +25,12 @@ class Whole final : public Answer {
   void over() override {
     auto text = whole_text(chosen());
     // Where there is no room for a copy it is not stored.
-    if (kind_ != Kind::kChat || !chats::are_kept(state_, request_, held_for_answer()) || !charge_written())
-      return void(finish_text(std::move(text)));
+    if (kind_ != Kind::kChat || !chats::are_kept(state_, request_, held_for_answer()) || !gathered_.charge_text())
+      return finish_text(std::move(text));
     std::string json;
     (void)text->write(json, SIZE_MAX);
     keep_chat(json);
-    finish_written(std::move(json));
+    finish_written(base::Bytes::adopt(std::move(json)));
   }
 
   // Those that are answered: of each prompt's the likeliest, where there are more (best_of).

@@ -1,6 +1,6 @@
 // The JSON of an answer in one piece, written choice by choice while the peer takes it: a hundred choices, with the log
 // probabilities of all their tokens, would hold up the shard if they were written at once. So would one long choice,
-// whose lists of log probabilities are given out where they lie.
+// whose text, ids and log probabilities are given out where they lie.
 #include "dialects/openai/answer.h"
 #include "dialects/openai/pieces_text.h"
 #include "marshal/json_tensor.h"
@@ -29,11 +29,11 @@ class Answer::WholeText {
     out.own += "{\"index\":" + std::to_string(index);
     if (answer_.kind_ == Kind::kChat) {
       out.own += ",\"message\":{";
-      choice.delta.write_message(out.own, choice.end.form);
+      choice.delta.write_message(out, choice.end.form);
       out.own += '}';
     } else {
       out.own += ",\"text\":";
-      marshal::write_string(out.own, choice.delta.text);
+      out.splice_string(choice.delta.text);
     }
     out.own += ',';
     choice.delta.write_logprobs(out, answer_.kind_);
@@ -55,9 +55,9 @@ class Answer::WholeText {
   }
   void write_prompt(const Choice& choice, SplicedText& out) const {
     if (answer_.request_.prompt_logprobs) write_list(out, ",\"prompt_logprobs\":[", choice.prompt_logprobs);
-    if (!answer_.request_.token_ids) return;
+    if (!choice.prompt_ids) return;
     out.own += ",\"prompt_token_ids\":";
-    out.splice(choice.prompt_ids);
+    write_ids(out, *choice.prompt_ids);
   }
 
   Answer& answer_;

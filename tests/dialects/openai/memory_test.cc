@@ -111,6 +111,79 @@ TEST_F(OpenaiMemory, AnAnswerForWhoseCopyThereIsNoRoomIsNotStored) {
   c.h1->closed();
 }
 
+// Answers in one piece, of each API; of a client that does not read.
+class SlowReaders : public OpenaiMemory, public testing::WithParamInterface<std::pair<const char*, const char*>> {
+ protected:
+  // Returns what was charged before the end.
+  uint64_t finish(Client& c) {
+    c.ask(GetParam().second, GetParam().first);
+    turn();
+    ScriptedAnswer model = scripted();
+    if (GetParam().first == std::string_view("/v1/messages"))
+      model.emit(std::string(400'000, '\x01'));
+    else
+      emit(5000);
+    turn();
+    const uint64_t gathered = some.memory.held(MemoryKind::kAnswers);
+    model.done();
+    turn();
+    return gathered;
+  }
+
+  support::CountedSlabs some{64 << 20};
+};
+
+TEST_P(SlowReaders, DoNotHaveTheTextHeldTwice) {
+  constexpr uint64_t kWritten = (1 << 20) + (512 << 10);  // ahead of the peer
+  Client c(router, some);
+  const uint64_t gathered = finish(c);
+  EXPECT_GE(gathered, 400'000u);
+  EXPECT_LE(some.memory.held(MemoryKind::kAnswers), gathered + kWritten);
+  std::string answer;
+  for (std::string more = c.answer(); !more.empty(); more = c.answer()) answer += more;
+  EXPECT_EQ(answer.substr(0, 15), "HTTP/1.1 200 OK");
+  EXPECT_NE(answer.find("transfer-encoding: chunked"), answer.npos) << answer.substr(0, 300);
+  EXPECT_TRUE(answer.ends_with("\r\n0\r\n\r\n"));
+  EXPECT_EQ(some.memory.held(), 0u);
+  c.h1->closed();
+}
+
+TEST_P(SlowReaders, WhoVanishGiveAllBack) {
+  Client c(router, some);
+  (void)finish(c);
+  EXPECT_GT(some.memory.held(MemoryKind::kAnswers), 400'000u);
+  c.h1->closed();
+  EXPECT_EQ(some.memory.held(), 0u);
+}
+
+constexpr std::pair<const char*, const char*> kAsked[] = {
+    {"/v1/chat/completions",
+     R"({"model":"m","messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":20})"},
+    {"/api/chat",
+     R"({"model":"m","stream":false,"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":20})"},
+    {"/v1/messages", R"({"model":"m","max_tokens":50,"messages":[{"role":"user","content":"hi"}]})"},
+    {"/v1/responses", R"({"model":"m","store":false,"input":"hi","include":["message.output_text.logprobs"],
+                          "top_logprobs":20})"}};
+INSTANTIATE_TEST_SUITE_P(OfEachApi, SlowReaders, testing::ValuesIn(kAsked));
+
+TEST_F(OpenaiMemory, IdsOfAPromptAreChargedOnceForAllItsChoices) {
+  Client c(router, slabs);
+  const std::string prompt(30, 'a');
+  c.ask(R"({"model":"m","n":8,"return_token_ids":true,"prompt":")" + prompt + "\"}", "/v1/completions");
+  turn();
+  ASSERT_EQ(inbox().held.size(), 8u);
+  for (size_t i = 0; i < 8; ++i) scripted(i).emit("b");
+  turn();
+  for (size_t i = 8; i-- > 0;) scripted(i).end();
+  turn();
+  const std::string answer = c.answer();
+  size_t told = 0;
+  for (size_t at = 0; (at = answer.find("\"prompt_token_ids\":[97,97,", at)) != answer.npos; ++at) ++told;
+  EXPECT_EQ(told, 8u) << answer;
+  EXPECT_EQ(slabs.memory.held(), 0u);
+  c.h1->closed();
+}
+
 TEST_F(OpenaiMemory, WhoLeavesGivesItBack) {
   Client c(router, slabs);
   c.ask(kAsk);

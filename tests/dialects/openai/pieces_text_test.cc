@@ -2,6 +2,8 @@
 #include "dialects/openai/pieces_text.h"
 
 #include "bench.h"
+#include "dialects/openai/responses/responses.h"
+#include "marshal/json_tensor.h"
 
 namespace weir::openai {
 namespace {
@@ -34,15 +36,74 @@ TEST(PiecesText, IsWrittenAtOnceWithoutATarget) {
   EXPECT_EQ(all, "first,-second,-");
 }
 
+TEST(PiecesText, TextsAndIdsAreWrittenWhileTheyAreTaken) {
+  std::string said;
+  for (int i = 0; i < 5000; ++i) said += i % 3 ? "\x01\"" : "\xf0\x9f\x98\x80";
+  const std::string broken = std::string(4000, '\x80') + "\xf0\x9f" + std::string(4000, 'a');
+  std::vector<uint32_t> ids(3000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = uint32_t(i) * 1'000'003;
+  for (const std::string& each : {said, broken, std::string("short")}) {
+    PiecesText text(1, [&](size_t, SplicedText& out) {
+      out.own = "{\"text\":";
+      out.splice_string(each);
+      out.own += ",\"ids\":[";
+      out.splice_ids(ids);
+      out.own += "]}";
+    });
+    std::string all;
+    for (bool more = true; more;) {
+      std::string some;
+      more = text.write(some, 1000);
+      EXPECT_LE(some.size(), 7000u) << "a stretch of a text has six bytes for each of its own";
+      all += some;
+    }
+    std::string whole;
+    marshal::write_string(whole, each);
+    EXPECT_EQ(all, Json({{"ids", ids}}).dump().insert(1, "\"text\":" + whole + ','));
+  }
+}
+
+TEST(JsonElements, AreListsHoweverManyBlocksTheyHave) {
+  Json expected = Json::array();
+  JsonElements list, twice;
+  EXPECT_TRUE(list.empty());
+  for (int i = 0; i < 50'000; ++i) {
+    list.next() += std::to_string(i);
+    expected.push_back(i);
+  }
+  ASSERT_GT(list.blocks().size(), 3u);
+  for (const std::string& block : list.blocks()) EXPECT_LE(block.capacity(), 160u << 10);
+  twice.append(list);
+  twice.append(JsonElements());
+  const auto text = [](const JsonElements& elements) {
+    std::string out = "[";
+    elements.append_to(out);
+    EXPECT_EQ(out.size(), elements.size() + 1);
+    return out += ']';
+  };
+  EXPECT_EQ(text(list), expected.dump());
+  EXPECT_EQ(text(twice), text(list));
+  twice.append(list);
+  EXPECT_EQ(Json::parse(text(twice)).size(), 100'000u);
+  list.clear();
+  EXPECT_TRUE(list.empty());
+  list.next() += "1";
+  EXPECT_EQ(text(list), "[1]");
+}
+
 class LongChoices : public OpenaiBench {
  protected:
   LongChoices() { models.add(support::text_spec("long", 20'000)); }
-  // With 20 alternatives of each token, more than 2 MiB of JSON.
-  Opened ask(std::string path, Json body) {
+  Opened begin(std::string path, Json body) {
     body["model"] = "long";
     auto x = open("POST", std::move(path), body.dump());
     x->reads = false;
     EXPECT_EQ(longs().held.size(), 1u) << x->sent;
+    return x;
+  }
+  // With 20 alternatives of each token, more than 2 MiB of JSON.
+  Opened ask(std::string path, Json body) {
+    auto x = begin(std::move(path), std::move(body));
     std::vector<msg::TokenLogprob> top;
     for (uint32_t id = 'a'; id < 'a' + 20; ++id) top.push_back({id, -1.25F});
     ScriptedAnswer answer{longs(), longs().held.at(0)};
@@ -66,6 +127,7 @@ class LongChoices : public OpenaiBench {
   }
 
   static constexpr int kTokens = 12'000;
+  const Json messages = {{{"role", "user"}, {"content", "hi"}}};
 };
 
 TEST_F(LongChoices, OfOpenAiAreWrittenInPieces) {
@@ -76,7 +138,6 @@ TEST_F(LongChoices, OfOpenAiAreWrittenInPieces) {
   for (const char* list : {"text_offset", "token_logprobs", "tokens", "top_logprobs"})
     EXPECT_EQ(choice["logprobs"][list].size(), size_t(kTokens)) << list;
 
-  const Json messages = {{{"role", "user"}, {"content", "hi"}}};
   auto chat = ask("/v1/chat/completions",
                   {{"messages", messages}, {"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", kTokens}});
   expect_pieces(chat);
@@ -103,6 +164,70 @@ TEST_F(LongChoices, OfLlamaCppAreWrittenInPieces) {
   expect_pieces(x);
   EXPECT_EQ(json(x)["content"], std::string(kTokens, 'c'));
   EXPECT_EQ(json(x)["completion_probabilities"].size(), size_t(kTokens));
+}
+
+TEST_F(LongChoices, OfOllamaAreWrittenInPieces) {
+  const Json how = {
+      {"stream", false}, {"logprobs", true}, {"top_logprobs", 20}, {"options", {{"num_predict", kTokens}}}};
+  Json body = how;
+  body["messages"] = messages;
+  auto x = ask("/api/chat", body);
+  expect_pieces(x);
+  EXPECT_EQ(json(x)["message"]["content"], std::string(kTokens, 'c'));
+  EXPECT_EQ(json(x)["logprobs"].size(), size_t(kTokens));
+
+  body = how;
+  body["prompt"] = "hi";
+  auto y = ask("/api/generate", body);
+  expect_pieces(y);
+  const Json answer = json(y);
+  EXPECT_EQ(answer["response"], std::string(kTokens, 'c'));
+  EXPECT_EQ(answer["context"].size(), answer["prompt_eval_count"].get<size_t>() + kTokens);
+  EXPECT_EQ(answer["context"].back(), int('c'));
+}
+
+TEST_F(LongChoices, OfAnthropicAreWrittenInPieces) {
+  auto x = begin("/v1/messages", {{"messages", messages}, {"max_tokens", 15'000}});
+  const std::string quotes(400'000, '\x01');
+  ScriptedAnswer answer{longs(), longs().held.at(0)};
+  answer.emit(quotes);
+  answer.done();
+  turn();
+  expect_pieces(x);
+  EXPECT_EQ(json(x)["content"][0]["text"], quotes);
+}
+
+TEST_F(LongChoices, OfResponsesAreWrittenInPieces) {
+  responses::StoredResponses stored{std::chrono::minutes(10), 64 << 20};
+  options.stored = &stored;
+  for (bool store : {false, true}) {
+    auto x = ask("/v1/responses", {{"input", "hi"},
+                                   {"store", store},
+                                   {"include", {"message.output_text.logprobs"}},
+                                   {"top_logprobs", 20},
+                                   {"max_output_tokens", kTokens}});
+    expect_pieces(x);
+    const Json part = json(x)["output"][0]["content"][0];
+    EXPECT_EQ(part["text"], std::string(kTokens, 'c'));
+    EXPECT_EQ(part["logprobs"].size(), size_t(kTokens));
+  }
+  EXPECT_EQ(stored.size(), 0u) << "more than one may have";
+}
+
+// All that is stored is one text, which the answer shares.
+TEST_F(LongChoices, OfResponsesThatAreStoredAreWrittenInPieces) {
+  responses::StoredResponses stored{std::chrono::minutes(10), 64 << 20};
+  options.stored = &stored;
+  auto x = begin("/v1/responses", {{"input", "hi"}, {"max_output_tokens", 15'000}});
+  const std::string quotes(500'000, '\x01');
+  ScriptedAnswer answer{longs(), longs().held.at(0)};
+  answer.emit(quotes);
+  answer.done();
+  turn();
+  expect_pieces(x);
+  EXPECT_EQ(json(x)["output"][0]["content"][0]["text"], quotes);
+  EXPECT_EQ(stored.size(), 1u);
+  options.stored = nullptr, openai.reset();
 }
 
 }  // namespace

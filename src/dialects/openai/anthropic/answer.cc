@@ -14,7 +14,8 @@
 #include <utility>
 
 #include "dialects/openai/anthropic/anthropic.h"
-#include "dialects/openai/event_stream.h"
+#include "dialects/openai/event_answer.h"
+#include "dialects/openai/pieces_text.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
 #include "wire/sse.h"
@@ -31,20 +32,9 @@ constexpr std::string_view kNoText = R"({"type":"text","text":""})";
 
 enum class Block : uint8_t { kNone, kThinking, kText, kCall };
 
-class MessageAnswer final : public Answer {
+class MessageAnswer final : public EventAnswer {
  public:
-  MessageAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
-      : Answer(state, exchange, kind, std::move(request)) {
-    if (request_.stream) stream_.start();
-  }
-
-  void on_drain(Exchange&) override {
-    for (Choice& choice : choices_) choice.call.repay();
-  }
-  void on_close(Exchange& exchange, bool complete) override {
-    stream_.stop();
-    Answer::on_close(exchange, complete);
-  }
+  using EventAnswer::EventAnswer;
 
  private:
   void grew(Choice& choice) override {
@@ -61,47 +51,48 @@ class MessageAnswer final : public Answer {
   void over() override {
     Choice& choice = choices_.front();
     if (request_.stream) return end_stream(choice);
-    if (!charge_written()) return failed(wire::no_room_for_answer());
     choice.drop_cut_call();
-    std::string out = message_head() + "\"content\":[";
-    write_blocks(out, choice.delta);
-    out += "],";
-    write_reason(out, choice);
-    out += ',';
-    write_counts(out, choice);
-    finish_written(std::move(out += kMessageEnd));
+    finish_text(std::make_unique<PiecesText>(1, [this](size_t, SplicedText& out) { write_message(out); }));
   }
 
-  void failed(const base::Status& status) override {
-    stream_.stop();
-    if (!exchange_.responding()) return respond(exchange_, refuse(status));
-    exchange_.record().set_outcome(status);
+  void break_off(const ApiError& error) override {
     std::string event;
-    add(event, "error", anthropic_error_json(exchange_, base::http_status(status), status.text));
+    add(event, "error", anthropic_error_json(exchange_, base::http_status(error.status), error.status.text));
     stream_.end(std::move(event));
   }
 
+  void write_message(SplicedText& out) {
+    const Choice& choice = choices_.front();
+    out.own += message_head() + "\"content\":[";
+    write_blocks(out, choice.delta);
+    out.own += "],";
+    write_reason(out.own, choice);
+    out.own += ',';
+    write_counts(out.own, choice);
+    out.own += kMessageEnd;
+  }
   // An answer has a block of text at least.
-  static void write_blocks(std::string& out, const ChoiceDelta& said) {
+  static void write_blocks(SplicedText& text, const ChoiceDelta& said) {
+    std::string& out = text.own;
     const auto begin = [&](std::string_view block) {
       if (out.back() != '[') out += ',';
       out += block;
     };
     if (!said.reasoning.empty()) {
       begin(R"({"type":"thinking","thinking":)");
-      marshal::write_string(out, said.reasoning);
+      text.splice_string(said.reasoning);
       out += ",\"signature\":\"\"}";
     }
     if (!said.text.empty() || said.calls.empty()) {
       begin(R"({"type":"text","text":)");
-      marshal::write_string(out, said.text);
+      text.splice_string(said.text);
       out += '}';  // no citations: where there are none, the service leaves them out, and the AI SDK takes no null
     }
     for (const CallDelta& call : said.calls) {
       begin(R"({"type":"tool_use",)");
       write_call(out, call);
       out += ",\"input\":";
-      out += has_object(call) ? std::string_view(call.arguments) : "{}";
+      text.splice(has_object(call) ? std::string_view(call.arguments) : "{}");
       out += '}';
     }
   }
@@ -172,7 +163,7 @@ class MessageAnswer final : public Answer {
     stream_.end(std::move(events));
   }
 
-  void ping(std::string& events) {
+  void sign_life(std::string& events) override {
     if (choices_.empty()) return;
     open(choices_.front(), events);
     add(events, "ping", R"({"type":"ping"})");
@@ -234,7 +225,6 @@ class MessageAnswer final : public Answer {
   Block block_ = Block::kNone;  // of a stream: which is open, and the number of it or the next
   size_t index_ = 0;
   bool answered_ = false;  // of a stream: a block that is no thoughts has begun
-  EventStream stream_{state_.bus.env(), exchange_, {}, [this](std::string& events) { ping(events); }};
 };
 
 }  // namespace

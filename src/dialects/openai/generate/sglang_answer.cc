@@ -9,7 +9,7 @@
 // fewer of them: at most one answer waits beyond what the connection holds. So does one whose answer is long: events
 // for each token of it would have a thousand times its bytes. It gets one each second all the same.
 #include "dialects/openai/api_error.h"
-#include "dialects/openai/event_stream.h"
+#include "dialects/openai/event_answer.h"
 #include "dialects/openai/generate/generate.h"
 #include "dialects/openai/pieces_text.h"
 #include "marshal/json_pieces.h"
@@ -26,27 +26,19 @@ using wire::Exchange;
 constexpr uint64_t kLongEvent = 16 << 10;
 constexpr base::Duration kLongSilence = std::chrono::seconds(1);
 
-class SglangAnswer final : public Answer {
+class SglangAnswer final : public EventAnswer {
  public:
   SglangAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
-      : Answer(state, exchange, kind, std::move(request)), own_id_(new_id()) {
-    if (request_.stream) stream_.start();
-  }
+      : EventAnswer(state, exchange, kind, std::move(request)), own_id_(new_id()) {}
 
   void on_drain(Exchange& exchange) override {
-    Answer::on_drain(exchange);
-    for (Choice& choice : choices_) choice.call.repay();
+    EventAnswer::on_drain(exchange);
     flush();
-  }
-  void on_close(Exchange&, bool) override {
-    stream_.stop();
-    leave();
   }
 
  private:
-  // JSON elements, each with a comma before it.
   struct Logprobs {
-    std::string own, top;
+    JsonElements own, top;
   };
   struct Kept {
     Logprobs input, output;
@@ -74,16 +66,16 @@ class SglangAnswer final : public Answer {
 
   void add(Logprobs& out, const msg::Token& token, uint32_t alternatives) const {
     const msg::TokenDetails& details = *token.details;
-    out.own += ',';
-    write_entry(out.own, token.id, details.has_logprob ? &details.logprob : nullptr, details, 0);
+    write_entry(out.own.next(), token.id, details.has_logprob ? &details.logprob : nullptr, details, 0);
     if (alternatives == 0) return;
-    out.top += details.has_logprob ? ",[" : ",null";
+    std::string& top = out.top.next();
+    top += details.has_logprob ? "[" : "null";
     if (!details.has_logprob) return;
     for (size_t i = 0; i < details.top.size() && i < alternatives; ++i) {
-      if (i > 0) out.top += ',';
-      write_entry(out.top, details.top[i].id, &details.top[i].logprob, details, i + 1);
+      if (i > 0) top += ',';
+      write_entry(top, details.top[i].id, &details.top[i].logprob, details, i + 1);
     }
-    out.top += ']';
+    top += ']';
   }
   void write_entry(std::string& out, uint32_t id, const float* logprob, const msg::TokenDetails& details,
                    size_t place) const {
@@ -117,21 +109,21 @@ class SglangAnswer final : public Answer {
   void over() override {
     over_ = true;
     if (request_.stream) return flush();
-    const bool written = finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
+    finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
       if (several()) out.own += i > 0 ? ',' : '[';
       write_answer(choices_[i], out);
       if (several() && i + 1 == choices_.size()) out.own += ']';
     }));
-    if (written) kept_.clear();
   }
-  void failed(const base::Status& status) override {
-    stream_.stop();
-    if (!exchange_.responding()) return respond(exchange_, refuse(status));
-    exchange_.record().set_outcome(status);
-    const bool full = status.code == base::Code::kResourceExhausted;  // of memory, it may be
+  void let_go() override {
+    kept_.clear();
+    EventAnswer::let_go();
+  }
+  void break_off(const ApiError& error) override {
+    const bool full = error.status.code == base::Code::kResourceExhausted;  // of memory, it may be
     for (const Choice& choice : choices_)
       if (kept(choice).due && !full && exchange_.has_room()) send_event(choice);
-    stream_.send("data: " + error_json(refuse(status)) + "\n\n");
+    stream_.send("data: " + error_json(error) + "\n\n");
     finish();
   }
 
@@ -174,11 +166,10 @@ class SglangAnswer final : public Answer {
 
   void write_answer(const Choice& choice, SplicedText& text) {
     std::string& out = text.own;
-    out.reserve(out.size() + choice.delta.weight() + choice.delta.text.size() / 4 + 512);
     out += "{\"text\":";
-    marshal::write_string(out, choice.delta.text);
+    text.splice_string(choice.delta.text);
     out += ",\"output_ids\":";
-    write_ids(out, choice.delta.ids);
+    write_ids(text, choice.delta.ids);
     out += ",\"meta_info\":{\"id\":";
     marshal::write_string(out, id_of(choice));
     write_finish(choice, out);
@@ -220,19 +211,16 @@ class SglangAnswer final : public Answer {
 
   void write_logprobs(const Kept& all, SplicedText& out) const {
     if (!request_.logprobs) return;
-    write_list(out, ",\"input_token_logprobs\":[", elements_of(all.input.own));
-    write_list(out, ",\"output_token_logprobs\":[", elements_of(all.output.own));
+    write_list(out, ",\"input_token_logprobs\":[", all.input.own);
+    write_list(out, ",\"output_token_logprobs\":[", all.output.own);
     if (*request_.logprobs == 0) return;
-    write_list(out, ",\"input_top_logprobs\":[", elements_of(all.input.top));
-    write_list(out, ",\"output_top_logprobs\":[", elements_of(all.output.top));
+    write_list(out, ",\"input_top_logprobs\":[", all.input.top);
+    write_list(out, ",\"output_top_logprobs\":[", all.output.top);
   }
-  // Without the first comma.
-  static std::string_view elements_of(std::string_view list) { return list.substr(std::min<size_t>(list.size(), 1)); }
 
   const std::string own_id_;
   std::vector<Kept> kept_;  // by choice
   bool over_ = false, done_ = false;
-  EventStream stream_{state_.bus.env(), exchange_};
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 // A token that may be the last is held back until the next one, or the end: everything else goes out at once.
 #include <algorithm>
 
-#include "dialects/openai/event_stream.h"
+#include "dialects/openai/event_answer.h"
 #include "dialects/openai/generate/generate.h"
 #include "dialects/openai/pieces_text.h"
 #include "marshal/json_tensor.h"
@@ -17,28 +17,16 @@ namespace {
 
 using wire::Exchange;
 
-class TgiAnswer final : public Answer {
+class TgiAnswer final : public EventAnswer {
  public:
-  TgiAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
-      : Answer(state, exchange, kind, std::move(request)) {
-    if (request_.stream) stream_.start();
-  }
-
-  void on_drain(Exchange& exchange) override {
-    Answer::on_drain(exchange);
-    for (Choice& choice : choices_) choice.call.repay();
-  }
-  void on_close(Exchange&, bool) override {
-    stream_.stop();
-    leave();
-  }
+  using EventAnswer::EventAnswer;
 
  private:
   struct Kept {
     std::unique_ptr<msg::TokenDecoder> decoder;  // of the tokens' own texts, special ones included
-    std::string prefill, tokens, top;            // JSON elements, each with a comma before it
-    std::string held;                            // an event without its end
-    uint32_t seen = 0;                           // tokens
+    JsonElements prefill, tokens, top;
+    std::string held;   // an event without its end
+    uint32_t seen = 0;  // tokens
     uint32_t last_id = 0;
     uint64_t charged = 0;
     size_t size() const { return prefill.size() + tokens.size() + top.size(); }
@@ -53,8 +41,8 @@ class TgiAnswer final : public Answer {
 
   bool keep(Choice& choice, const msg::Token& token) override {
     if (!token.prefill) return add_token(kept(choice), token.id, token.details.get()), true;
-    std::string& out = kept(choice).prefill;
-    out += ",{";
+    std::string& out = kept(choice).prefill.next();
+    out += '{';
     write_token(out, token.id, bytes_of(form_, token.id, *token.details, 0), token.details.get());
     out += '}';
     return true;
@@ -75,8 +63,8 @@ class TgiAnswer final : public Answer {
     ++all.seen, all.last_id = id;
     const std::string top = likeliest(details);
     if (request_.stream) return hold(all, out, top);
-    (all.tokens += ',') += out;
-    if (!top.empty()) (all.top += ',') += top;
+    all.tokens.next() += out;
+    if (!top.empty()) all.top.next() += top;
   }
   // The list of other tokens, as JSON; empty: they are not asked for.
   std::string likeliest(const msg::TokenDetails* details) const {
@@ -124,7 +112,9 @@ class TgiAnswer final : public Answer {
     if (all.held.empty())  // the end came by itself: a token that adds nothing, for each event has one
       hold(all, "{\"id\":" + std::to_string(all.last_id) + R"(,"text":"","logprob":0,"special":true})", {});
     std::string frame = std::move(all.held) + ",\"generated_text\":";
-    marshal::write_string(frame, text_of(choice));
+    SplicedText text;
+    splice_text(choice, text);
+    text.append_to(frame);
     frame += ",\"details\":";
     if (request_.native.details) {
       frame += '{';
@@ -148,24 +138,27 @@ class TgiAnswer final : public Answer {
   }
   void ended(Choice& choice) override { catch_up(choice); }
   void over() override {
-    if (request_.stream) return charge_written() ? end_stream() : fail(wire::no_room_for_answer());
+    if (request_.stream) return gathered_.charge_text() ? end_stream() : fail(wire::no_room_for_answer());
     std::vector<const Choice*> by_chance;
     for (const Choice& choice : choices_) by_chance.push_back(&choice);
     std::stable_sort(by_chance.begin(), by_chance.end(),
                      [](const Choice* a, const Choice* b) { return a->mean_logprob() > b->mean_logprob(); });
     if (!request_.native.details) by_chance.resize(1);
     const size_t count = by_chance.size();
-    const bool written = finish_text(std::make_unique<PiecesText>(
+    finish_text(std::make_unique<PiecesText>(
         count, [this, all = std::move(by_chance)](size_t i, SplicedText& out) { write_piece(all, i, out); }));
-    if (written) kept_.clear();
+  }
+  void let_go() override {
+    kept_.clear();
+    EventAnswer::let_go();
   }
   // The likeliest, and the others in its details.
   void write_piece(const std::vector<const Choice*>& all, size_t i, SplicedText& text) {
     std::string& out = text.own;
     if (i == 0 && request_.native.list) out += '[';
     if (i > 0) out += i == 1 ? ",\"best_of_sequences\":[" : ",";
-    out += '{';
-    write_text(*all[i], out);
+    out += "{\"generated_text\":";
+    splice_text(*all[i], text);
     if (request_.native.details) {
       out += i == 0 ? ",\"details\":{" : ",";
       write_details(*all[i], text);
@@ -176,26 +169,20 @@ class TgiAnswer final : public Answer {
     if (request_.native.details) out += '}';
     out += request_.native.list ? "}]" : "}";
   }
-  void failed(const base::Status& status) override {
-    stream_.stop();
-    if (!exchange_.responding()) return respond(exchange_, refuse(status));
-    exchange_.record().set_outcome(status);
-    stream_.end("data: " + tgi_error_json(status) + "\n\n");
-  }
+  void break_off(const ApiError& error) override { stream_.end("data: " + tgi_error_json(error.status) + "\n\n"); }
 
-  std::string text_of(const Choice& choice) const {
-    return request_.native.full_text ? request_.prompts.front().text + choice.delta.text : choice.delta.text;
-  }
-  void write_text(const Choice& choice, std::string& out) const {
-    out += "\"generated_text\":";
-    marshal::write_string(out, text_of(choice));
+  void splice_text(const Choice& choice, SplicedText& out) const {
+    out.own += '"';
+    if (request_.native.full_text) out.splice_text(request_.prompts.front().text);
+    out.splice_text(choice.delta.text);
+    out.own += '"';
   }
   void write_details(const Choice& choice, SplicedText& out) {
     const Kept& all = kept(choice);
     write_end(choice, out.own);
-    write_list(out, ",\"prefill\":[", elements_of(all.prefill));
-    write_list(out, ",\"tokens\":[", elements_of(all.tokens));
-    if (!all.top.empty()) write_list(out, ",\"top_tokens\":[", elements_of(all.top));
+    write_list(out, ",\"prefill\":[", all.prefill);
+    write_list(out, ",\"tokens\":[", all.tokens);
+    if (!all.top.empty()) write_list(out, ",\"top_tokens\":[", all.top);
   }
   void write_end(const Choice& choice, std::string& out) const {
     const bool length = choice.end.why == End::Why::kLength;
@@ -205,12 +192,9 @@ class TgiAnswer final : public Answer {
     out += ",\"generated_tokens\":" + std::to_string(choice.completion_tokens) + ",\"seed\":";
     out += request_.params.seed ? std::to_string(*request_.params.seed) : "null";
   }
-  // Without the first comma.
-  static std::string_view elements_of(std::string_view list) { return list.substr(std::min<size_t>(list.size(), 1)); }
 
   std::vector<Kept> kept_;  // by choice
   std::vector<uint32_t> end_ids_;
-  EventStream stream_{state_.bus.env(), exchange_};
 };
 
 }  // namespace

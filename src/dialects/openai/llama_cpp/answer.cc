@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "dialects/openai/api_error.h"
-#include "dialects/openai/event_stream.h"
+#include "dialects/openai/event_answer.h"
 #include "dialects/openai/llama_cpp/llama_cpp.h"
 #include "dialects/openai/llama_cpp/shares.h"
 #include "dialects/openai/pieces_text.h"
@@ -32,7 +32,9 @@ constexpr uint64_t kMostRepeated = 1 << 20;  // bytes of prompts that a stream r
 // An object of which those members alone are written that are asked for.
 class Fields {
  public:
-  Fields(const std::vector<std::string>& wanted, std::string& out) : wanted_(wanted), out_(out) { out_ += '{'; }
+  Fields(const std::vector<std::string>& wanted, SplicedText& text) : wanted_(wanted), text_(text), out_(text.own) {
+    out_ += '{';
+  }
 
   // True: its value is to be written behind.
   bool begin(std::string_view name) {
@@ -45,8 +47,9 @@ class Fields {
     if (begin(name)) out_ += json;
   }
   void add(std::string_view name, uint64_t value) { add(name, std::to_string(value)); }
+  // A long text is spliced.
   void text(std::string_view name, std::string_view value) {
-    if (begin(name)) marshal::write_string(out_, value);
+    if (begin(name)) text_.splice_string(value);
   }
   void flag(std::string_view name, bool value) { add(name, value ? "true" : "false"); }
   // An object, and the members of it that are asked for by themselves.
@@ -64,29 +67,18 @@ class Fields {
 
  private:
   const std::vector<std::string>& wanted_;
-  std::string& out_;
+  SplicedText& text_;
+  std::string& out_;  // its own
   bool first_ = true;
 };
 
-class LlamaAnswer final : public Answer {
+class LlamaAnswer final : public EventAnswer {
  public:
-  LlamaAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
-      : Answer(state, exchange, kind, std::move(request)) {
-    if (request_.stream) stream_.start();
-  }
-
-  void on_drain(Exchange& exchange) override {
-    Answer::on_drain(exchange);
-    for (Choice& choice : choices_) choice.call.repay();
-  }
-  void on_close(Exchange&, bool) override {
-    stream_.stop();
-    leave();
-  }
+  using EventAnswer::EventAnswer;
 
  private:
   struct Kept {
-    std::string probabilities;  // JSON elements, of tokens that have not been told
+    JsonElements probabilities;  // of tokens that have not been told
     uint64_t charged = 0;
     size_t seen = 0;  // bytes of the choice's delta that read_lines() has been through
     bool new_line = false;
@@ -109,9 +101,8 @@ class LlamaAnswer final : public Answer {
     return bad;
   }
   bool keep(Choice& choice, const msg::Token& token) override {
-    std::string& out = kept(choice).probabilities;
+    std::string& out = kept(choice).probabilities.next();
     const msg::TokenDetails& details = *token.details;
-    if (!out.empty()) out += ',';
     if (request_.native.final_shares) return keep_shares(out, token.id, details), true;
     write_token_with_id(out, form_, {token.id, details.logprob}, details, 0);
     out += ",\"top_logprobs\":[";
@@ -188,20 +179,18 @@ class LlamaAnswer final : public Answer {
   }
   void over() override {
     if (request_.stream) return stream_.end(std::move(last_));
-    const bool written = finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
+    finish_text(std::make_unique<PiecesText>(choices_.size(), [this](size_t i, SplicedText& out) {
       const bool list = choices_.size() > 1;
       if (list) out.own += i > 0 ? ',' : '[';
       write_answer(choices_[i], out);
       if (list && i + 1 == choices_.size()) out.own += ']';
     }));
-    if (written) kept_.clear();
   }
-  void failed(const base::Status& status) override {
-    stream_.stop();
-    if (!exchange_.responding()) return respond(exchange_, refuse(status));
-    exchange_.record().set_outcome(status);
-    stream_.end("data: " + llama_error_json(refuse(status)) + "\n\n");
+  void let_go() override {
+    kept_.clear();
+    EventAnswer::let_go();
   }
+  void break_off(const ApiError& error) override { stream_.end("data: " + llama_error_json(error) + "\n\n"); }
 
   void send_piece(Choice& choice) {
     read_lines(choice);
@@ -213,7 +202,12 @@ class LlamaAnswer final : public Answer {
     write_ids(frame, choice.delta.ids);
     frame += ",\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":" + std::to_string(choice.completion_tokens);
     frame += ",\"tokens_evaluated\":" + std::to_string(choice.prompt_tokens);
-    if (request_.logprobs) frame += ",\"completion_probabilities\":[" + std::exchange(all.probabilities, {}) + ']';
+    if (request_.logprobs) {
+      frame += ",\"completion_probabilities\":[";
+      all.probabilities.append_to(frame);
+      frame += ']';
+    }
+    all.probabilities.clear();
     if (request_.timings) write_timings(frame, exchange_, choice.figures());
     choice.delta.clear();
     all.seen = 0;
@@ -230,13 +224,12 @@ class LlamaAnswer final : public Answer {
 
   // A stream's is without what its events have had.
   void write_answer(const Choice& choice, SplicedText& text) {
-    std::string& out = text.own;
     read_lines(choice);
     const Kept& all = kept(choice);
-    Fields fields(request_.native.fields, out);
+    Fields fields(request_.native.fields, text);
     fields.add("index", choice.index());
     fields.text("content", choice.delta.text);
-    if (fields.begin("tokens")) write_ids(out, choice.delta.ids);
+    if (fields.begin("tokens")) write_ids(text, choice.delta.ids);
     fields.add("id_slot", "-1");
     fields.flag("stop", true);
     fields.text("model", model_);
@@ -262,23 +255,22 @@ class LlamaAnswer final : public Answer {
     fields.add("stopping_word", word ? std::string_view(choice.end.stop_reason) : "\"\"");
   }
 
-  // A short request may have many choices of a long prompt: where there is no room for it, it is not repeated. A stream
-  // may send all of them in one turn, and repeats it up to a limit; of an answer in pieces one is held at a time.
+  // A short request may have many choices of a long prompt. A stream may send all of them in one turn: it repeats the
+  // prompt up to a limit, and where there is room.
   std::string_view prompt_of(const Choice& choice) {
     const Prompt& prompt = request_.prompts[choice.index() / request_.candidates()];
     if (!prompt.pieces.empty()) return {};
     const std::string_view text = prompt.text;
+    if (!request_.stream) return text;
     const bool repeated = choice.index() % request_.candidates() > 0;
-    if (request_.stream && repeated && prompts_charged_ + text.size() > kMostRepeated) return {};
-    const uint64_t held = (request_.stream ? prompts_charged_ : 0) + text.size();
-    return charge_bytes(prompts_charged_, held) ? text : std::string_view();
+    if (repeated && prompts_charged_ + text.size() > kMostRepeated) return {};
+    return charge_bytes(prompts_charged_, prompts_charged_ + text.size()) ? text : std::string_view();
   }
 
-  std::vector<Kept> kept_;  // by choice
-  msg::Sampling sampling_;  // of all of them, but for their seeds
-  uint64_t prompts_charged_ = 0;
-  std::string last_;  // of a stream: the event that the end comes behind
-  EventStream stream_{state_.bus.env(), exchange_};
+  std::vector<Kept> kept_;        // by choice
+  msg::Sampling sampling_;        // of all of them, but for their seeds
+  uint64_t prompts_charged_ = 0;  // of a stream
+  std::string last_;              // of a stream: the event that the end comes behind
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/utc_time.h"
 #include "dialects/openai/ollama/ollama.h"
+#include "dialects/openai/pieces_text.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
 #include "wire/sse.h"
@@ -24,10 +25,6 @@ class OllamaAnswer final : public Answer {
   OllamaAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request, Shape shape)
       : Answer(state, exchange, kind, std::move(request)), shape_(shape) {}
 
-  void on_drain(Exchange&) override {
-    for (Choice& choice : choices_) choice.call.repay();
-  }
-
  private:
   void grew(Choice& choice) override {
     if (!request_.stream) {
@@ -38,58 +35,72 @@ class OllamaAnswer final : public Answer {
     if (!take_ids(choice)) return fail(wire::no_room_for_answer());
     std::vector<CallDelta> whole = take_calls(choice.delta);
     if (!choice.delta.empty() || !whole.empty()) {
-      std::string line = answer_head(state_, model_);
+      SplicedText line;
       write_said(line, choice.delta, whole);
-      send(std::move(line += ",\"done\":false}\n"));
+      line.own += ",\"done\":false}\n";
+      send(line);
     }
     choice.delta.clear();
   }
   void ended(Choice&) override {}
 
   void over() override {
-    if (!request_.stream && !charge_written()) return failed(wire::no_room_for_answer());
     Choice& choice = choices_.front();
+    last_calls_ = take_calls(choice.delta);
+    if (!open_call_.name.empty()) last_calls_.push_back(std::move(open_call_));
+    if (!request_.stream)
+      return finish_text(std::make_unique<PiecesText>(1, [this](size_t, SplicedText& out) { write_last(out); }));
     if (!take_ids(choice)) return failed(wire::no_room_for_answer());
-    std::string out = answer_head(state_, model_);
-    std::vector<CallDelta> calls = take_calls(choice.delta);
-    if (!open_call_.name.empty()) calls.push_back(std::move(open_call_));
-    write_said(out, choice.delta, calls);
-    out += ",\"done\":true,\"done_reason\":";
-    out += choice.end.why == End::Why::kLength ? "\"length\"" : "\"stop\"";
-    write_context(out, choice);
-    write_figures(out, choice);
-    out += '}';
-    if (!request_.stream) return finish_written(std::move(out));
     open();
-    send(std::move(out += '\n'));
+    SplicedText line;
+    write_last(line);
+    line.own += '\n';
+    send(line);
     exchange_.end();
+  }
+  void let_go() override {
+    last_calls_.clear();
+    Answer::let_go();
   }
 
   void failed(const base::Status& status) override {
     if (!exchange_.responding()) return respond(exchange_, refuse(status));
     exchange_.record().set_outcome(status);
-    std::string line = "{\"error\":";
-    marshal::write_string(line, status.text);
-    send(std::move(line += "}\n"));
+    SplicedText line;
+    line.own = "{\"error\":";
+    line.splice_string(status.text);
+    line.own += "}\n";
+    send(line);
     exchange_.end();
   }
 
-  // The ids that are generated are told at the end. False: there is no room for them.
+  // The end: in a stream only that which no line before it has had.
+  void write_last(SplicedText& out) const {
+    const Choice& choice = choices_.front();
+    write_said(out, choice.delta, last_calls_);
+    out.own += ",\"done\":true,\"done_reason\":";
+    out.own += choice.end.why == End::Why::kLength ? "\"length\"" : "\"stop\"";
+    if (choice.prompt_ids) write_context(out, *choice.prompt_ids, request_.stream ? made_ : choice.delta.ids);
+    write_figures(out.own, choice);
+    out.own += '}';
+  }
+  // A stream tells the ids that are generated at its end. False: there is no room for them.
   bool take_ids(Choice& choice) {
+    if (!choice.prompt_ids) return true;
     std::vector<uint32_t>& ids = choice.delta.ids;
     made_.insert(made_.end(), ids.begin(), ids.end());
     ids.clear();
-    return charge_bytes(made_charged_, choice.prompt_ids.size() + sizeof(uint32_t) * made_.capacity());
+    // As JSON, too.
+    constexpr uint64_t kEach = sizeof(uint32_t) + 8;
+    return charge_bytes(made_charged_, kEach * (choice.prompt_ids->size() + made_.capacity()));
   }
   // The whole conversation as ids, which the client sends with its next prompt.
-  void write_context(std::string& out, const Choice& choice) const {
-    if (!request_.token_ids) return;
-    std::string made;
-    write_ids(made, made_);
-    out += ",\"context\":" + choice.prompt_ids;
-    if (made_.empty()) return;
-    out.back() = ',';
-    out.append(made, 1);
+  static void write_context(SplicedText& out, const std::vector<uint32_t>& prompt, const std::vector<uint32_t>& made) {
+    out.own += ",\"context\":[";
+    out.splice_ids(prompt);
+    if (!prompt.empty() && !made.empty()) out.own += ',';
+    out.splice_ids(made);
+    out.own += ']';
   }
 
   // Those that another one follows; the last is kept until it is whole.
@@ -107,18 +118,19 @@ class OllamaAnswer final : public Answer {
     return out;
   }
 
-  void write_said(std::string& out, const ChoiceDelta& said, const std::vector<CallDelta>& calls) const {
-    out += shape_ == Shape::kMessage ? R"(,"message":{"role":"assistant","content":)" : ",\"response\":";
-    marshal::write_string(out, said.text);
-    if (!said.reasoning.empty()) out += ",\"thinking\":", marshal::write_string(out, said.reasoning);
+  void write_said(SplicedText& out, const ChoiceDelta& said, const std::vector<CallDelta>& calls) const {
+    out.own += answer_head(state_, model_);
+    out.own += shape_ == Shape::kMessage ? R"(,"message":{"role":"assistant","content":)" : ",\"response\":";
+    out.splice_string(said.text);
+    if (!said.reasoning.empty()) out.own += ",\"thinking\":", out.splice_string(said.reasoning);
     if (!calls.empty()) write_calls(out, calls);
-    if (shape_ == Shape::kMessage) out += '}';
-    if (const std::string_view tokens = said.logprob_entries(); !tokens.empty())
-      ((out += ",\"logprobs\":[") += tokens) += ']';
+    if (shape_ == Shape::kMessage) out.own += '}';
+    if (!said.logprob_entries().empty()) write_list(out, ",\"logprobs\":[", said.logprob_entries());
   }
   Kind logprob_form() const override { return Kind::kChat; }
 
-  static void write_calls(std::string& out, const std::vector<CallDelta>& calls) {
+  static void write_calls(SplicedText& text, const std::vector<CallDelta>& calls) {
+    std::string& out = text.own;
     bool any = false;
     for (const CallDelta& call : calls) {
       if (!has_object(call)) continue;
@@ -127,7 +139,9 @@ class OllamaAnswer final : public Answer {
       marshal::write_string(out, call.id);
       out += ",\"function\":{\"index\":" + std::to_string(call.index) + ",\"name\":";
       marshal::write_string(out, call.name);
-      ((out += ",\"arguments\":") += call.arguments) += "}}";
+      out += ",\"arguments\":";
+      text.splice(call.arguments);
+      out += "}}";
     }
     if (any) out += ']';
   }
@@ -152,12 +166,17 @@ class OllamaAnswer final : public Answer {
     if (exchange_.responding()) return;
     exchange_.head(wire::stream_head("application/x-ndjson"));
   }
-  void send(std::string line) { exchange_.body(base::Bytes::adopt(std::move(line))); }
+  void send(SplicedText& line) {
+    std::string text;
+    line.append_to(text);
+    exchange_.body(base::Bytes::adopt(std::move(text)));
+  }
 
   const Shape shape_;
-  std::vector<uint32_t> made_;  // ids, where they are asked for
+  std::vector<uint32_t> made_;  // ids of a stream, where they are asked for
   uint64_t made_charged_ = 0;
-  CallDelta open_call_;  // of a stream: the last, to which more may come
+  CallDelta open_call_;                // of a stream: the last, to which more may come
+  std::vector<CallDelta> last_calls_;  // that are told at the end
 };
 
 }  // namespace

@@ -10,11 +10,13 @@
 // function_call_arguments; "custom_tool_call", whose custom_tool_call_input comes in one delta, when it is whole). The
 // events that end an item repeat it: a stream holds what it has said, and is charged for it. A call that a stop string
 // or the model's end cuts is in no response.
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "dialects/openai/conversations/conversations.h"
-#include "dialects/openai/event_stream.h"
+#include "dialects/openai/event_answer.h"
+#include "dialects/openai/pieces_text.h"
 #include "dialects/openai/responses/edits.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/output_item.h"
@@ -34,8 +36,10 @@ using wire::Exchange;
 // The inside of a JSON list, with more items.
 std::string with_items(std::string list, const std::vector<Item>& more) {
   for (const Item& item : more) {
-    if (!list.empty()) list += ',';
-    write_item(list, item, Progress::kDone);
+    SplicedText text;
+    text.own = list.empty() ? "" : ",";
+    write_item(text, item, Progress::kDone);
+    text.append_to(list);
   }
   return list;
 }
@@ -45,23 +49,27 @@ int64_t unix_seconds(OpenAiState& state) {
   return std::chrono::duration_cast<std::chrono::seconds>(since).count();
 }
 
-class ResponseAnswer final : public Answer {
+// `,"logprobs":[…]`
+void add_logprobs(std::string& out, const JsonElements& logprobs) {
+  out += ",\"logprobs\":[";
+  logprobs.append_to(out);
+  out += ']';
+}
+
+std::string_view status_of(Progress how) { return how == Progress::kCut ? "incomplete" : "completed"; }
+
+class ResponseAnswer final : public EventAnswer {
  public:
   ResponseAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
-      : Answer(state, exchange, kind, std::move(request)) {
+      : EventAnswer(state, exchange, kind, std::move(request)) {
     created_ = unix_seconds(state_);
     id_ = request_.response_id.empty() ? "resp_" + random_id(kIdDigits) : request_.response_id;
-    if (request_.stream) stream_.start();
   }
 
   ~ResponseAnswer() override { *open_exchange_ = false; }
-  void on_drain(Exchange&) override {
-    for (Choice& choice : choices_) choice.call.repay();
-  }
   void on_close(Exchange& exchange, bool complete) override {
     *open_exchange_ = false;
-    stream_.stop();
-    Answer::on_close(exchange, complete);
+    EventAnswer::on_close(exchange, complete);
   }
 
  private:
@@ -87,16 +95,20 @@ class ResponseAnswer final : public Answer {
     end_item(how, events);
     // Their numbers are taken: they go out also where the response fails for all that.
     if (request_.stream && !events.empty()) stream_.send(std::move(events));
-    if (!charge_written()) return failed(wire::no_room_for_answer());
+    may_be_kept_ = held_for_answer() <= most_kept();
+    const bool in_one_text = request_.stream || (may_be_kept_ && (request_.store || !request_.conversation.empty()));
+    if (in_one_text && !gathered_.charge_text()) return failed(wire::no_room_for_answer());
     complete(how, 1);
+  }
+  // A job's outcome is kept, too.
+  uint64_t most_kept() const {
+    const bool of_job = is_job_of_response(state_, exchange_) && state_.options.jobs;
+    return std::max<uint64_t>(StoredResponses::kMostBytes, of_job ? state_.options.jobs->limits().max_result : 0);
   }
   // The conversation has what was asked, and what was answered, before the client is told. Where others change it at
   // the same time it is tried again, in a later turn of the loop.
   void complete(Progress how, int tries) {
-    std::optional<ApiError> added = ApiError();
-    if (!request_.conversation.empty())
-      added =
-          conversations::append_items(state_, exchange_, request_.conversation, with_items(request_.new_items, items_));
+    std::optional<ApiError> added = add_to_conversation();
     if (!added && tries < kMostTries) {
       base::Env& env = state_.bus.env();
       env.at(env.now(), [this, open = open_exchange_, how, tries] {
@@ -104,32 +116,43 @@ class ResponseAnswer final : public Answer {
       });
       return;
     }
-    if (const ApiError bad = added.value_or(edit_conflict()); !bad.ok()) return failed(bad);
-    std::string response = response_json(how == Progress::kCut ? "incomplete" : "completed", how, {});
-    request_.store ? store(std::move(response), how) : finish(std::move(response), how);
+    if (const ApiError bad = added.value_or(edit_conflict()); !bad.ok()) return fail_with(bad);
+    if (request_.store && may_be_kept_) return store(how);
+    if (request_.stream) return end_stream(view(status_of(how), how, {}).json(), how);
+    const ResponseView all = view(status_of(how), how, {});
+    finish_text(
+        std::make_unique<PiecesText>(all.pieces(), [all](size_t piece, SplicedText& out) { all.write(piece, out); }));
   }
-  void finish(std::string response, Progress how) {
-    if (!request_.stream) return finish_written(std::move(response));
-    std::string events;
-    add_event(events, how == Progress::kCut ? "response.incomplete" : "response.completed",
-              ",\"response\":" + response);
+  std::optional<ApiError> add_to_conversation() {
+    const std::string& id = request_.conversation;
+    if (id.empty()) return ApiError();
+    if (!may_be_kept_) return conversations::conversation_is_full();
+    return conversations::append_items(state_, exchange_, id, with_items(request_.new_items, items_));
+  }
+  void end_stream(std::string_view response, Progress how) {
+    std::string events, members = ",\"response\":";
+    add_event(events, "response." + std::string(status_of(how)), members += response);
     stream_.end(std::move(events));
   }
+  void let_go() override {
+    items_.clear();
+    EventAnswer::let_go();
+  }
 
-  void ping(std::string& events) {
+  void sign_life(std::string& events) override {
     if (choices_.empty()) return;
     open(events);
-    wire::append_sse_comment(events);
+    EventAnswer::sign_life(events);
   }
 
   // Where there is no room the response is not found later: it has been said by then that it is stored. The client
   // waits until other nodes would find it, where there are any.
-  void store(std::string response, Progress how) {
+  void store(Progress how) {
     const auto join = [](std::string& list, std::string_view more) {
       if (!list.empty() && !more.empty()) list += ',';
       list += more;
     };
-    const std::string own = turn();
+    const std::string own = assistant_turn(items_);
     std::string turns;
     turns.reserve(request_.earlier.size() + request_.turns.size() + own.size() + 2);
     turns += request_.earlier.view();
@@ -137,46 +160,19 @@ class ResponseAnswer final : public Answer {
     join(turns, own);
     StoredResponse stored;
     stored.turns = base::Bytes::adopt(std::move(turns));
-    stored.response = base::Bytes::adopt(std::move(response));
+    stored.response = base::Bytes::adopt(view(status_of(how), how, {}).json());
     cuts_.events = sequence_ + 1;  // with the last one, which is still to come
     if (request_.stream) stored.about = write_cuts(cuts_);
     const bool of_job = is_job_of_response(state_, exchange_);
     const base::Bytes whole = of_job ? outcome_of(state_, stored) : stored.response;
     store_response(state_, exchange_, id_, std::move(stored), [this, open = open_exchange_, whole, how] {
-      if (*open) wire::guarded(exchange_, [&] { finish(std::string(whole.view()), how); });
+      if (*open)
+        wire::guarded(exchange_, [&] { request_.stream ? end_stream(whole.view(), how) : finish_written(whole); });
     });
   }
-  // The items as one message of the assistant.
-  std::string turn() const {
-    std::string text, thoughts, calls;
-    for (const Item& item : items_) {
-      if (item.kind == Item::Kind::kMessage) text += item.text;
-      if (item.kind == Item::Kind::kThoughts) thoughts += item.text;
-      if (!item.calls()) continue;
-      calls += calls.empty() ? "{\"type\":\"function\"" : ",{\"type\":\"function\"";
-      add_string(calls, "id", item.call_id);
-      calls += ",\"function\":{\"name\":";
-      marshal::write_string(calls, item.name);
-      add_string(calls, "arguments", item.text);
-      calls += "}}";
-    }
-    std::string out = "{\"role\":\"assistant\"";
-    if (text.empty() && !calls.empty())
-      out += ",\"content\":null";
-    else
-      add_string(out, "content", text);
-    if (!thoughts.empty()) add_string(out, "reasoning_content", thoughts);
-    if (!calls.empty()) out += ",\"tool_calls\":[" + calls + ']';
-    return out += '}';
-  }
-
-  void failed(const base::Status& status) override { failed(refuse(status)); }
-  void failed(const ApiError& error) {
-    stream_.stop();
-    if (!exchange_.responding()) return respond(exchange_, error);
-    exchange_.record().set_outcome(error.status);
+  void break_off(const ApiError& error) override {
     std::string events;
-    add_event(events, "response.failed", ",\"response\":" + response_json("failed", Progress::kCut, error.status.text));
+    add_event(events, "response.failed", ",\"response\":" + view("failed", Progress::kCut, error.status.text).json());
     stream_.end(std::move(events));
   }
 
@@ -185,8 +181,7 @@ class ResponseAnswer final : public Answer {
   // Takes what is new, and tells of it where it is streamed.
   void take(ChoiceDelta& delta, std::string& events) {
     // A token may be told of before its text is certain. Those of thoughts and calls are told of nowhere.
-    logprobs_ += logprobs_.empty() || delta.logprob_entries().empty() ? "" : ",";
-    logprobs_ += delta.logprob_entries();
+    logprobs_.append(delta.logprob_entries());
     if (delta.text.empty() && !delta.says_nothing()) logprobs_.clear();
     if (!delta.reasoning.empty()) grow(Item::Kind::kThoughts, delta.reasoning, events);
     if (!delta.text.empty()) grow(Item::Kind::kMessage, delta.text, events);
@@ -229,26 +224,23 @@ class ResponseAnswer final : public Answer {
     cuts_.items.emplace_back();
     open_ = true;
     if (!request_.stream) return;
-    std::string data = place();
-    data += ",\"item\":";
-    write_item(data, item, Progress::kBegun);
-    add_event(events, "response.output_item.added", data);
+    add_item_event(events, "response.output_item.added", Progress::kBegun);
     if (!item.calls()) add_part_event(events, "response.content_part.added", {});
   }
   void append_delta(std::string_view text, std::string& events) {
     Item& item = items_.back();
     item.text += text;
     held_ += text.size();
-    std::string logprobs;
-    if (item.kind == Item::Kind::kMessage) logprobs.swap(logprobs_);
+    JsonElements logprobs;
+    if (item.kind == Item::Kind::kMessage) std::swap(logprobs, logprobs_);
     held_ += logprobs.size();
-    item.logprobs += (item.logprobs.empty() || logprobs.empty() ? "" : ",") + logprobs;
+    item.logprobs.append(logprobs);
     if (!request_.stream || item.kind == Item::Kind::kCustomCall) return;
     cuts_.items.back().push_back(uint32_t(text.size()));
     held_ += sizeof(uint32_t);
     std::string data = part_place();
     add_string(data, "delta", text);
-    if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + logprobs + ']';
+    if (item.kind == Item::Kind::kMessage) add_logprobs(data, logprobs);
     add_event(events, std::string(names_of(item).delta) + ".delta", data);
   }
   void end_item(Progress how, std::string& events) {
@@ -259,14 +251,11 @@ class ResponseAnswer final : public Answer {
     std::string data = part_place();
     const bool custom = item.kind == Item::Kind::kCustomCall;
     add_string(data, custom ? "input" : item.calls() ? "arguments" : "text", custom ? item.input : item.text);
-    if (item.kind == Item::Kind::kMessage) data += ",\"logprobs\":[" + item.logprobs + ']';
+    if (item.kind == Item::Kind::kMessage) add_logprobs(data, item.logprobs);
     if (item.kind == Item::Kind::kCall) add_string(data, "name", client_name(item));
     add_event(events, std::string(names_of(item).delta) + ".done", data);
     if (!item.calls()) add_part_event(events, "response.content_part.done", item.text);
-    data = place();
-    data += ",\"item\":";
-    write_item(data, item, how);
-    add_event(events, "response.output_item.done", data);
+    add_item_event(events, "response.output_item.done", how);
   }
   // The text that the arguments hold is known once they are whole.
   void end_input(Item& item, std::string& events) {
@@ -283,7 +272,7 @@ class ResponseAnswer final : public Answer {
   void open(std::string& events) {
     if (exchange_.responding()) return;
     stream_.open();
-    const std::string begun = ",\"response\":" + response_json("in_progress", Progress::kBegun, {});
+    const std::string begun = ",\"response\":" + view("in_progress", Progress::kBegun, {}).json();
     add_event(events, "response.created", begun);
     add_event(events, "response.in_progress", begun);
   }
@@ -294,6 +283,14 @@ class ResponseAnswer final : public Answer {
     data += members;
     wire::append_sse(events, data += '}', type);
   }
+  // An event with the last item.
+  void add_item_event(std::string& events, std::string_view type, Progress progress) {
+    SplicedText item;
+    write_item(item, items_.back(), progress);
+    std::string data = place() + ",\"item\":";
+    item.append_to(data);
+    add_event(events, type, data);
+  }
   // `,"output_index":…` of the last item; and with the place in it.
   std::string place() const { return ",\"output_index\":" + std::to_string(items_.size() - 1); }
   std::string part_place() const {
@@ -303,48 +300,26 @@ class ResponseAnswer final : public Answer {
     return out;
   }
   void add_part_event(std::string& events, std::string_view type, std::string_view text) {
+    SplicedText part;
+    write_part(part, items_.back(), text);
     std::string data = part_place() + ",\"part\":";
-    write_part(data, items_.back(), text);
+    part.append_to(data);
     add_event(events, type, data);
   }
 
   // The response with its items, of which the last has come so far; `error`: why it failed.
-  std::string response_json(std::string_view status, Progress last, std::string_view error) const {
-    std::string out = "{\"id\":\"" + id_ + "\",\"object\":\"response\",\"created_at\":" + std::to_string(created_);
-    out += ",\"completed_at\":" + (status == "completed" ? std::to_string(unix_seconds(state_)) : "null");
-    add_string(out, "status", status);
-    out += ",\"error\":";
-    if (error.empty()) {
-      out += "null";
-    } else {
-      out += "{\"code\":\"server_error\"";
-      add_string(out, "message", error);
-      out += '}';
-    }
-    const bool filtered = status == "incomplete" && choices_.front().end.why == End::Why::kFiltered;
-    out += status != "incomplete" ? R"(,"incomplete_details":null)"
-           : filtered             ? R"(,"incomplete_details":{"reason":"content_filter"})"
-                                  : R"(,"incomplete_details":{"reason":"max_output_tokens"})";
-    add_string(out, "model", model_);
-    out += ',' + request_.echoed + ",\"output\":[";
-    for (const Item& item : items_) {
-      if (&item != &items_.front()) out += ',';
-      write_item(out, item, &item == &items_.back() ? last : Progress::kDone);
-    }
-    out += "],\"usage\":";
-    if (status == "in_progress")
-      out += "null";
-    else
-      write_response_usage(out, usage());
-    return out += '}';
+  ResponseView view(std::string_view status, Progress last, std::string_view error) const {
+    const bool filtered = !choices_.empty() && choices_.front().end.why == End::Why::kFiltered;
+    return {id_,    model_, request_.echoed, created_, unix_seconds(state_), status, error, filtered,
+            items_, last,   usage()};
   }
 
   std::string id_;
   int64_t created_ = 0;
   std::vector<Item> items_;
-  std::string logprobs_;  // of tokens whose text has not come
-  bool open_ = false;     // more may come to the last
-  EventStream stream_{state_.bus.env(), exchange_, {}, [this](std::string& events) { ping(events); }};
+  JsonElements logprobs_;     // of tokens whose text has not come
+  bool open_ = false;         // more may come to the last
+  bool may_be_kept_ = false;  // what is longer is kept nowhere, so that no text is made of it
   uint64_t held_ = 0, charged_ = 0;
   uint64_t sequence_ = 0;
   StreamCuts cuts_;

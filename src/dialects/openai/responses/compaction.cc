@@ -52,7 +52,7 @@ class CompactionAnswer final : public Answer {
   void ended(Choice&) override {}
   void failed(const base::Status& status) override { respond(exchange_, refuse(status)); }
   void over() override {
-    if (!charge_written()) return failed(wire::no_room_for_answer());
+    if (!gathered_.charge_text()) return failed(wire::no_room_for_answer());
     const std::string& summary = choices_.front().delta.text;
     if (summary.empty()) return failed(base::failure(base::Code::kInternal, "the model has written no summary"));
     const auto since = state_.bus.env().wall().time_since_epoch();
@@ -63,7 +63,7 @@ class CompactionAnswer final : public Answer {
     add_string(out, "encrypted_content", sealed_summary(summary));
     out += "}],\"usage\":";
     write_response_usage(out, usage());
-    finish_written(out += '}');
+    finish_written(base::Bytes::adopt(std::move(out += '}')));
   }
 
   const std::string id_, items_;
