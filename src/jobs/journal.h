@@ -145,6 +145,9 @@ class Files {
   base::Status append(std::string_view id, uint64_t part, std::string_view bytes) {
     return append(id, part, bytes, {});
   }
+  // How many bytes were appended to a file that is not added yet; 0: it was not begun, or its process or node has died,
+  // and what there was is freed.
+  virtual base::Result<uint64_t> appended(std::string_view id) = 0;
   // ABORTED, in a cluster: not all of its bytes are there; another node has freed them meanwhile.
   virtual base::Status add(const File& file) = 0;
   virtual base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) = 0;

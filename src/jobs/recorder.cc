@@ -167,9 +167,10 @@ Status Recorder::RecordedFiles::append(std::string_view id, uint64_t part, std::
   if (status.ok()) to.commands_.append(id, part, bytes, owner);
   return status;
 }
+Result<uint64_t> Recorder::RecordedFiles::appended(std::string_view id) { return to.inner_.files.appended(id); }
 Status Recorder::RecordedFiles::add(const File& file) {
   if (Status s = to.fits(file.name.size()); !s.ok()) return s;
-  auto there = to.state_.upload_bytes(file.id);
+  auto there = to.inner_.files.appended(file.id);
   if (!there) return there.error();
   if (*there != file.bytes) return base::failure(base::Code::kAborted, "the file's content is gone, or a part of it");
   Status status = to.inner_.files.add(file);

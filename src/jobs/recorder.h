@@ -56,6 +56,7 @@ class Recorder final : public Storage {
   struct RecordedFiles final : Files {
     explicit RecordedFiles(Recorder& r) : to(r) {}
     base::Status append(std::string_view id, uint64_t part, std::string_view bytes, std::string_view owner) override;
+    base::Result<uint64_t> appended(std::string_view id) override;
     base::Status add(const File& file) override;
     base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) override;
     base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, ListOrder order,

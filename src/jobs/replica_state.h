@@ -61,8 +61,6 @@ class ReplicaState {
 
   // Whether anything is there of a file, added or not.
   virtual base::Result<bool> has_file(std::string_view id) = 0;
-  // How long the content is of a file that is not added yet; 0: there is none.
-  virtual base::Result<uint64_t> upload_bytes(std::string_view id) = 0;
   // How often the batch was changed; 0 where there is none.
   virtual base::Result<uint64_t> version(std::string_view batch) = 0;
   // Those that hold a job or an upload.

@@ -129,7 +129,6 @@ class SqliteDatabase final : public Database, Storage, ReplicaState {
   }
   base::Result<TakenId> newest_entry() override { return replica_.newest_entry(); }
   base::Result<bool> has_file(std::string_view id) override { return replica_.has_file(id); }
-  base::Result<uint64_t> upload_bytes(std::string_view id) override { return replica_.upload_bytes(id); }
   base::Result<uint64_t> version(std::string_view batch) override { return replica_.version(batch); }
   base::Result<std::vector<std::string>> holders() override { return replica_.holders(); }
   Status free(std::string_view holder) override { return replica_.free(holder); }

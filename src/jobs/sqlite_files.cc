@@ -61,6 +61,12 @@ Status SqliteFiles::append(std::string_view id, uint64_t part, std::string_view 
   });
 }
 
+base::Result<uint64_t> SqliteFiles::appended(std::string_view id) {
+  auto bytes = sql_.number("SELECT bytes FROM uploads WHERE file = ?", id);
+  if (!bytes) return bytes.error();
+  return uint64_t(*bytes);
+}
+
 // The file is added, or is gone.
 Status SqliteFiles::end_upload(std::string_view id) {
   auto upload = sql_.one(

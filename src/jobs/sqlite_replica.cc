@@ -48,12 +48,6 @@ base::Result<bool> SqliteReplica::has_file(std::string_view id) {
   return *there != 0;
 }
 
-base::Result<uint64_t> SqliteReplica::upload_bytes(std::string_view id) {
-  auto bytes = sql_.number("SELECT bytes FROM uploads WHERE file = ?", id);
-  if (!bytes) return bytes.error();
-  return uint64_t(*bytes);
-}
-
 base::Result<uint64_t> SqliteReplica::version(std::string_view batch) {
   auto version = sql_.number("SELECT version FROM batches WHERE id = ?", batch);
   if (!version) return version.error();

@@ -80,6 +80,7 @@ class SqliteFiles final : public Files {
   SqliteFiles(Statements& statements, const std::string& holder) : sql_(statements), holder_(holder) {}
 
   base::Status append(std::string_view id, uint64_t part, std::string_view bytes, std::string_view owner) override;
+  base::Result<uint64_t> appended(std::string_view id) override;
   base::Status add(const File& file) override;
   base::Result<std::optional<File>> find(std::string_view owner, std::string_view id) override;
   base::Result<std::vector<File>> list(std::string_view owner, std::string_view purpose, ListOrder order,
@@ -106,7 +107,6 @@ class SqliteReplica {
   base::Result<bool> take_id(std::string_view id, uint64_t sequence, uint64_t forget);
   base::Result<ReplicaState::TakenId> newest_entry();
   base::Result<bool> has_file(std::string_view id);
-  base::Result<uint64_t> upload_bytes(std::string_view id);
   base::Result<uint64_t> version(std::string_view batch);
   base::Result<std::vector<std::string>> holders();
   base::Status free(std::string_view holder);
