@@ -75,6 +75,56 @@ class Uploads(harness.Case):
         listed = [file['id'] for file in json.loads(request(self.server, 'GET', '/v1/files?limit=1000')[2])['data'] if file['bytes'] == 4_000_000]
         self.assertEqual(list(files), listed)
 
+    def test_completed_in_two_orders_at_once_it_is_one_file(self):
+        _, upload = create(self.server, 6_000_000)
+        ids = [put(self.server, upload['id'], letter * 3_000_000)[1]['id'] for letter in (b'a', b'b')]
+        answers = [None] * 6
+
+        def one(i):
+            answers[i] = end(self.server, upload['id'], 'complete', part_ids=ids[::1 if i % 2 else -1])
+
+        with harness.threads(len(answers), one):
+            pass
+        self.assertLessEqual({status for status, _ in answers}, {200, 409}, answers)
+        files = {answer['file']['id'] for status, answer in answers if status == 200}
+        self.assertEqual(1, len(files), answers)
+        content = request(self.server, 'GET', f'/v1/files/{list(files)[0]}/content')[2]
+        self.assertIn(content, (b'a' * 3_000_000 + b'b' * 3_000_000, b'b' * 3_000_000 + b'a' * 3_000_000))
+
+    def test_who_hangs_up_again_and_again_goes_on_with_one_copy(self):
+        size = 8_000_000
+        server = harness.Server('--jobs-path', folder('uploads_hung_up'), '--jobs-tenant-disk', '17MB')
+        _, upload = create(server, size)
+        whole = os.urandom(size)
+        ids = [put(server, upload['id'], whole[i:i + size // 2])[1]['id'] for i in (0, size // 2)]
+        body = json.dumps({'part_ids': ids}).encode()
+        head = f'POST /v1/uploads/{upload["id"]}/complete HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n'.encode()
+        for _ in range(20):
+            with socket.create_connection(('127.0.0.1', server.port)) as s:
+                s.sendall(head + body)
+        status, done = end(server, upload['id'], 'complete', part_ids=ids, md5=hashlib.md5(whole).hexdigest())
+        self.assertEqual(200, status, done)
+        self.assertEqual(whole, request(server, 'GET', f'/v1/files/{done["file"]["id"]}/content')[2])
+        self.assertEqual(1, len(json.loads(request(server, 'GET', '/v1/files')[2])['data']))
+        wait('the room of the parts and of other copies is free', lambda: create(server, size)[0] == 200)
+        self.assertEqual(0, server.stop())
+
+    def test_a_copy_that_a_kill_breaks_off_is_begun_anew(self):
+        path, size = folder('uploads_killed_in_a_copy'), 30_000_000
+        server = harness.Server('--jobs-path', path)
+        _, upload = create(server, size)
+        ids = [put(server, upload['id'], letter * (size // 2))[1]['id'] for letter in (b'a', b'b')]
+        body = json.dumps({'part_ids': ids}).encode()
+        with socket.create_connection(('127.0.0.1', server.port)) as s:
+            s.sendall(f'POST /v1/uploads/{upload["id"]}/complete HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n'.encode() + body)
+            self.assertEqual(200, request(server, 'GET', '/v1/files')[0])  # which the journal answers in its turn
+            server.stop(signal.SIGKILL)
+        server = harness.Server('--jobs-path', path)
+        status, done = end(server, upload['id'], 'complete', part_ids=ids)
+        self.assertEqual(200, status, done)
+        self.assertEqual(b'a' * (size // 2) + b'b' * (size // 2), request(server, 'GET', f'/v1/files/{done["file"]["id"]}/content')[2])
+        self.assertEqual(0, server.stop())
+
     def test_parts_survive_a_kill(self):
         path = folder('uploads_killed')
         server = harness.Server('--jobs-path', path)

@@ -24,10 +24,21 @@ class Uploads : public BatchBench {
     return streamed("/v1/uploads/" + upload + "/parts", "multipart/form-data; boundary=a", form(content));
   }
   std::string part(const std::string& upload, std::string_view content) { return json(put(upload, content))["id"]; }
-  Opened complete(const std::string& upload, const std::vector<std::string>& parts, const std::string& md5 = {}) {
+  Opened completing(const std::string& upload, const std::vector<std::string>& parts, const std::string& md5 = {}) {
     Json body = {{"part_ids", parts}};
     if (!md5.empty()) body["md5"] = md5;
-    return asked("POST", "/v1/uploads/" + upload + "/complete", body.dump());
+    return open("POST", "/v1/uploads/" + upload + "/complete", body.dump());
+  }
+  Opened complete(const std::string& upload, const std::vector<std::string>& parts, const std::string& md5 = {}) {
+    return answered(completing(upload, parts, md5));
+  }
+  // One that has copied a slice of the parts, and is not answered yet.
+  Opened begun_to_complete(const std::string& upload, const std::vector<std::string>& parts) {
+    const uint64_t before = used().bytes;
+    Opened x = completing(upload, parts);
+    while (used().bytes < before + (1 << 20) && shard_turn()) continue;
+    EXPECT_FALSE(x->ended) << x->sent;
+    return x;
   }
   std::string content(const std::string& file) {
     Opened x = open("GET", "/v1/files/" + file + "/content");
@@ -89,6 +100,109 @@ TEST_F(Uploads, LongPartsAreJoinedToo) {
   auto done = complete(id, {part(id, one), part(id, two)});
   ASSERT_EQ(done->response.status, 200) << done->sent;
   EXPECT_TRUE(content(json(done)["file"]["id"]) == one + two);
+}
+
+class LargeUploads : public Uploads {
+ protected:
+  // Three slices are copied of these.
+  void put_parts() {
+    id = created(one.size() + two.size());
+    parts = {part(id, one), part(id, two)};
+  }
+  void lose_a_copy() {
+    put_parts();
+    Opened x = begun_to_complete(id, parts);
+    (void)on_journal([&](jobs::Storage& s) {
+      const auto copy = batches::find_upload(s, "anybody", id).value().copy;
+      EXPECT_GT(s.files.appended(copy->file).value(), 1u << 20);
+      EXPECT_TRUE(s.files.remove(copy->file).ok());
+      EXPECT_EQ(s.files.appended(copy->file).value(), 0u);
+    });
+    x = answered(std::move(x));
+    ASSERT_EQ(x->response.status, 200) << x->sent;
+    EXPECT_TRUE(content(json(x)["file"]["id"]) == one + two);
+  }
+  const std::string one = std::string(1'300'000, 'a'), two = std::string(1'300'001, 'b');
+  std::string id;
+  std::vector<std::string> parts;
+};
+
+TEST_F(LargeUploads, WhatIsCopiedWhenAClientHangsUpIsGoneOnWith) {
+  if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
+  put_parts();
+  const uint64_t before = used().bytes;
+  for (int i = 0; i < 2; ++i) begun_to_complete(id, parts).reset();
+  EXPECT_LT(used().bytes, before + one.size() + two.size()) << "one copy, and not all of it";
+  auto done = complete(id, parts);
+  ASSERT_EQ(done->response.status, 200) << done->sent;
+  EXPECT_TRUE(content(json(done)["file"]["id"]) == one + two);
+  look_after(duty, env.wall());
+  EXPECT_EQ(used().files, 1u);
+  EXPECT_LT(used().bytes, one.size() + two.size() + 2000);
+}
+
+TEST_F(LargeUploads, TwoThatCompleteOneAtOnceGetTheSameAnswer) {
+  if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
+  put_parts();
+  const uint64_t before = used().bytes;
+  Opened first = begun_to_complete(id, parts), second = completing(id, parts);
+  Opened third = completing(id, parts, "d7c922b85c94c92e1d3de4f69ffd7a20");
+  for (Opened* x : {&first, &second, &third}) *x = answered(std::move(*x));
+  ASSERT_EQ(first->response.status, 200) << first->sent;
+  EXPECT_EQ(second->sent, first->sent);
+  EXPECT_EQ(third->sent, first->sent);
+  EXPECT_LT(used().bytes, before + one.size() + two.size() + 1000) << "they have made one copy";
+  look_after(duty, env.wall());
+  EXPECT_EQ(used().files, 1u);
+}
+
+TEST_F(LargeUploads, AnotherOrderTakesThePlaceOfTheOneBefore) {
+  if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
+  put_parts();
+  Opened first = begun_to_complete(id, parts), second = answered(completing(id, {parts[1], parts[0]}));
+  ASSERT_EQ(second->response.status, 200) << second->sent;
+  EXPECT_TRUE(content(json(second)["file"]["id"]) == two + one);
+  first = answered(std::move(first));
+  EXPECT_EQ(first->response.status, 409) << first->sent;
+  look_after(duty, env.wall());
+  EXPECT_EQ(used().files, 1u);
+  EXPECT_LT(used().bytes, one.size() + two.size() + 2000) << "of the copy before nothing is left";
+}
+
+TEST_F(LargeUploads, ACopyThatIsLeftGoesWithItsUpload) {
+  if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
+  put_parts();
+  begun_to_complete(id, parts).reset();
+  EXPECT_EQ(asked("POST", "/v1/uploads/" + id + "/cancel")->response.status, 200);
+  look_after(duty, env.wall());
+  EXPECT_LT(used().bytes, 2000u);
+  put_parts();
+  begun_to_complete(id, parts).reset();
+  look_after(duty, env.wall() + hours(1));
+  EXPECT_EQ(used().bytes, 0u) << "nobody has completed it";
+}
+
+TEST_F(LargeUploads, ACopyThatHasDiedWithItsProcessIsBegunAnew) {
+  if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
+  lose_a_copy();
+}
+
+TEST_F(LargeUploads, ACopyThatHasDiedWithItsNodeIsBegunAnew) {
+  if (!keep(Whose::kCluster)) GTEST_SKIP() << "built without SQLite";
+  lose_a_copy();
+}
+
+TEST_F(LargeUploads, ACopyThatFindsNoMoreRoomLeavesNoneTaken) {
+  jobs::Limits limits;
+  limits.tenant_disk = 4'000'000;
+  if (!keep(Whose::kAlone, limits)) GTEST_SKIP() << "built without SQLite";
+  put_parts();
+  const uint64_t before = used().bytes;
+  begun_to_complete(id, parts).reset();
+  (void)on_journal(
+      [](jobs::Storage& s) { EXPECT_TRUE(s.files.append("rest", 0, std::string(3'000'000, 'x'), "anybody").ok()); });
+  EXPECT_EQ(complete(id, parts)->response.status, 429);
+  EXPECT_EQ(used().bytes, before + 3'000'000);
 }
 
 TEST_F(Uploads, PartsAreNoFilesAndGoWithTheirUpload) {

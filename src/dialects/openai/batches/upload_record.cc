@@ -28,9 +28,24 @@ jobs::File kept_file(const json& from, const std::string& owner) {
   return {from.at(0), owner, from.at(1), from.at(2), from.at(3), time(4), time(5)};
 }
 
+json copy_to_keep(const UploadRecord::Copy& c) {
+  return json::array({c.file, c.order, c.next, c.row, c.rows, c.bytes});
+}
+
+// Nothing: the parts that it names are not all there. Whoever completes the upload begins another.
+std::optional<UploadRecord::Copy> kept_copy(const json& from, size_t parts) {
+  UploadRecord::Copy out;
+  out.file = from.at(0).get<std::string>(), out.order = from.at(1).get<std::vector<uint32_t>>();
+  out.next = from.at(2).get<size_t>(), out.row = from.at(3).get<uint64_t>();
+  out.rows = from.at(4).get<uint64_t>(), out.bytes = from.at(5).get<uint64_t>();
+  const bool good = std::all_of(out.order.begin(), out.order.end(), [&](uint32_t place) { return place < parts; });
+  return good ? std::optional(std::move(out)) : std::nullopt;
+}
+
 std::string document_of(const UploadRecord& r) {
   json out = {{"bytes", r.bytes}, {"name", r.name}, {"purpose", r.purpose}, {"ttl", r.ttl}, {"parts", json::array()}};
   for (const auto& part : r.parts) out["parts"].push_back({part.id, part.bytes});
+  if (r.copy) out["copy"] = copy_to_keep(*r.copy);
   if (r.file) out["file"] = file_to_keep(*r.file);
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -50,9 +65,14 @@ std::string_view status_of(const UploadRecord& r) {
   return r.batch.state == kDropped ? kUploadCancelled : std::string_view(r.batch.state);
 }
 
-// One part of it, or its state.
+// Its copy, one part of it, or its state.
 Status free_part(jobs::Storage& s, UploadRecord record) {
   return s.atomically([&] {
+    if (record.copy) {
+      Status status = s.files.remove(record.copy->file);
+      record.copy.reset();
+      return status.ok() ? save(s, std::move(record)) : status;
+    }
     if (record.parts.empty()) {
       record.batch.state = status_of(record);
       return save(s, std::move(record));
@@ -78,6 +98,7 @@ std::optional<UploadRecord> read_upload(jobs::Batch batch) {
     out.bytes = in.at("bytes").get<uint64_t>(), out.ttl = in.at("ttl").get<uint64_t>();
     out.name = in.at("name").get<std::string>(), out.purpose = in.at("purpose").get<std::string>();
     for (const json& part : in.at("parts")) out.parts.push_back({part.at(0), part.at(1)});
+    if (in.contains("copy")) out.copy = kept_copy(in["copy"], out.parts.size());
     if (in.contains("file")) out.file = kept_file(in["file"], batch.requester.owner);
     out.batch = std::move(batch);
     return out;
@@ -102,6 +123,13 @@ Result<UploadRecord> find_pending(jobs::Storage& s, const std::string& owner, co
     return base::invalid("the upload is " + std::string(status_of(*record)) + " already");
   if (record->batch.expires <= now) return base::invalid("the upload has expired");
   return record;
+}
+
+Result<UploadRecord> find_to_complete(jobs::Storage& s, const std::string& owner, const std::string& id,
+                                      base::WallTime now) {
+  auto upload = find_upload(s, owner, id);
+  if (upload && upload->file) return upload;
+  return find_pending(s, owner, id, now);
 }
 
 jobs::Batch batch_of(UploadRecord record) {

@@ -2,7 +2,7 @@
 // is a file without a purpose. What becomes of it by itself, on the store's thread:
 //
 //   pending -> joined  -> completed        the parts go one by one, on the way to the last state
-//        '---> dropped -> cancelled        cancelled, or an hour is over
+//        '---> dropped -> cancelled        cancelled, or an hour is over; a copy that was begun goes first
 // Both ends go when the hour is over.
 #pragma once
 
@@ -34,6 +34,15 @@ struct UploadRecord {
     uint64_t bytes = 0;
   };
   std::vector<Part> parts;
+  // The file that parts are copied to, as far as that is. There is one, whoever asks for it, and how often.
+  struct Copy {
+    std::string file;              // its id
+    std::vector<uint32_t> order;   // of its parts: places in `parts`
+    size_t next = 0;               // place in `order` of the part whose row is copied next
+    uint64_t row = 0;              // of that part
+    uint64_t rows = 0, bytes = 0;  // that the file has
+  };
+  std::optional<Copy> copy;        // of one that is pending
   std::optional<jobs::File> file;  // of one that is complete
 
   const Part* part(std::string_view id) const;
@@ -46,6 +55,9 @@ base::Result<UploadRecord> find_upload(jobs::Storage& storage, const std::string
 // As find_upload(); INVALID_ARGUMENT, it is not pending at that time.
 base::Result<UploadRecord> find_pending(jobs::Storage& storage, const std::string& owner, const std::string& id,
                                         base::WallTime now);
+// As find_pending(), or one that is complete: a client that has missed the answer asks again.
+base::Result<UploadRecord> find_to_complete(jobs::Storage& storage, const std::string& owner, const std::string& id,
+                                            base::WallTime now);
 // With its record as its document.
 jobs::Batch batch_of(UploadRecord record);
 base::Status save(jobs::Storage& storage, UploadRecord record);

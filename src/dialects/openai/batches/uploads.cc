@@ -122,6 +122,11 @@ class PartUpload final : public FormUpload {
   const std::string upload_;
 };
 
+struct CompleteRequest {
+  std::vector<std::string> parts;  // ids, in their order
+  std::string md5;
+};
+
 ApiError read_complete(std::string_view body, CompleteRequest& out) {
   marshal::JsonCursor json(body);
   marshal::FieldReader fields(json);
@@ -143,33 +148,26 @@ ApiError read_complete(std::string_view body, CompleteRequest& out) {
   return {};
 }
 
-// The parts are the upload's, each once, and have all of its bytes.
-ApiError check_parts(const UploadRecord& upload, const CompleteRequest& request) {
-  std::vector<std::string_view> ids(request.parts.begin(), request.parts.end());
-  std::sort(ids.begin(), ids.end());
-  if (std::adjacent_find(ids.begin(), ids.end()) != ids.end())
-    return refuse("part_ids", "part_ids has a part more than once");
-  std::vector<std::pair<std::string_view, uint64_t>> known;
-  for (const auto& part : upload.parts) known.emplace_back(part.id, part.bytes);
+// The parts are the upload's, each once, and have all of its bytes. Their order stays what it is: an upload that is
+// pending gets more parts, and loses none.
+ApiError find_order(const UploadRecord& upload, const std::vector<std::string>& parts, std::vector<uint32_t>& out) {
+  std::vector<std::pair<std::string_view, uint32_t>> known;
+  for (uint32_t place = 0; place < upload.parts.size(); ++place) known.emplace_back(upload.parts[place].id, place);
   std::sort(known.begin(), known.end());
+  std::vector<bool> taken(upload.parts.size());
   uint64_t bytes = 0;
-  for (const std::string_view id : ids) {
-    auto at = std::lower_bound(known.begin(), known.end(), std::pair(id, uint64_t(0)));
+  for (const std::string& id : parts) {
+    auto at = std::lower_bound(known.begin(), known.end(), std::pair(std::string_view(id), uint32_t(0)));
     if (at == known.end() || at->first != id)
       return refuse("part_ids", "the upload has no part '" + std::string(base::cut_text(id, 64)) + "'");
-    bytes += at->second;
+    if (taken[at->second]) return refuse("part_ids", "part_ids has a part more than once");
+    taken[at->second] = true;
+    bytes += upload.parts[at->second].bytes;
+    out.push_back(at->second);
   }
   if (bytes == upload.bytes) return {};
   return refuse("part_ids", "the parts have " + std::to_string(bytes) + " bytes together, and the upload has " +
                                 std::to_string(upload.bytes));
-}
-
-// `now`: of the question.
-Result<UploadRecord> find_to_complete(Storage& s, const std::string& owner, const std::string& id, base::WallTime now) {
-  auto upload = find_upload(s, owner, id);
-  // A client that has missed the answer asks again.
-  if (upload && upload->file) return upload;
-  return find_pending(s, owner, id, now);
 }
 
 void complete(OpenAiState& state, Exchange& exchange, const std::string& id, CompleteRequest&& request) {
@@ -183,8 +181,9 @@ void complete(OpenAiState& state, Exchange& exchange, const std::string& id, Com
       [&state, request = std::move(request)](Exchange& x, Result<UploadRecord> upload) {
         if (!upload) return respond(x, journal_error(upload.error()));
         if (upload->file) return respond_json(x, upload_json(*upload));
-        if (ApiError bad = check_parts(*upload, request); !bad.ok()) return respond(x, bad);
-        join_parts(state, x, *upload, CompleteRequest(request));
+        Completion completion{{}, request.md5};
+        if (ApiError bad = find_order(*upload, request.parts, completion.order); !bad.ok()) return respond(x, bad);
+        join_parts(state, x, *upload, std::move(completion));
       });
 }
 

@@ -18,11 +18,11 @@ void complete_upload(OpenAiState& state, wire::Exchange& exchange, const wire::P
 // Its body is streamed.
 void add_upload_part(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
-struct CompleteRequest {
-  std::vector<std::string> parts;  // ids, in their order
-  std::string md5;                 // hex, lower case; empty: not told
+struct Completion {
+  std::vector<uint32_t> order;  // of the upload's parts: places in UploadRecord::parts
+  std::string md5;              // hex, lower case; empty: not told
 };
 // upload_join.cc: joins the parts of a pending upload of the caller's to a file, and answers.
-void join_parts(OpenAiState& state, wire::Exchange& exchange, const UploadRecord& upload, CompleteRequest&& request);
+void join_parts(OpenAiState& state, wire::Exchange& exchange, const UploadRecord& upload, Completion&& completion);
 
 }  // namespace weir::openai::batches
