@@ -35,13 +35,16 @@ struct Quota {
   uint64_t most = 0;  // bytes
 };
 
+// The answer takes the place of the request: one that is no longer always finds room, however much its tenant has.
 base::Status finish_within(Storage& s, const JobId& id, const Outcome& outcome, const Quota& quota) {
   return s.atomically([&] {
-    auto use = s.files.use(quota.owner);
-    if (!use) return use.error();
-    if (use->bytes + outcome.body.size() > quota.most) return quota_is_used_up();
+    auto before = s.files.use(quota.owner);
+    if (!before) return before.error();
     auto first = s.journal.finish(id, outcome);
-    return first ? base::Status() : first.error();
+    if (!first) return first.error();
+    auto after = s.files.use(quota.owner);
+    if (!after) return after.error();
+    return after->bytes > std::max(quota.most, before->bytes) ? quota_is_used_up() : base::Status();
   });
 }
 

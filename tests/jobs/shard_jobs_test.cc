@@ -171,6 +171,26 @@ TEST_F(OneShard, AnAnswerForWhichItsTenantHasNoRoomIsShortened) {
   }
 }
 
+TEST_F(OneShard, AnAnswerNoLongerThanItsRequestFindsItsRoom) {
+  const std::string document(395, 'd'), answer(90, 'a');  // of 1,000 bytes there are 512 for the batch, and 3 are free
+  ASSERT_TRUE(store.post([&](Storage& s) {
+    EXPECT_TRUE(s.batches.add({"b", "k", {}, "s", document, {}, {}}).ok());
+    Job job;
+    job.id = {"b", 0}, job.target = "/x", job.body = std::string(90, 'r');
+    EXPECT_TRUE(s.journal.put({&job, 1}).ok());
+  }));
+  ASSERT_TRUE(turn());
+  ASSERT_EQ(1u, service.asked.size());
+  service.asked.front()->respond(200, "text/plain", base::Bytes::copy_of(answer));
+  env.advance(base::Duration(1));
+  std::promise<std::vector<FinishedJob>> ended;
+  ASSERT_TRUE(store.post([&](Storage& s) { ended.set_value(s.journal.list("b", 0, 1000).value()); }));
+  const auto jobs_ended = ended.get_future().get();
+  ASSERT_TRUE(jobs_ended.at(0).outcome);
+  EXPECT_EQ(200, jobs_ended.at(0).outcome->status);
+  EXPECT_EQ(answer, jobs_ended.at(0).outcome->body);
+}
+
 // The journal's thread is held, as by a disk that stands.
 struct SlowJournal : OneShard {
   void SetUp() override {
