@@ -137,6 +137,30 @@ TEST_F(MessageBatches, TheirFilesAreInNoListAndGoWithThem) {
   EXPECT_EQ(refused(asked("GET", std::string(kPath) + '/' + id)), "404 not_found_error");
 }
 
+TEST_F(MessageBatches, RequestsAndResultsCountOnce) {
+  limits.tenant_disk = 100'000;
+  if (!keep(Whose::kAlone, limits)) GTEST_SKIP() << "built without SQLite";
+  Json body = requests({"a", "b"});
+  for (Json& request : body["requests"]) request["params"]["system"] = std::string(30'000, 's');
+  auto made = create(body);
+  ASSERT_EQ(made->response.status, 200) << "more than half of the tenant's disk: " << made->sent;
+  const std::string id = json(made)["id"];
+  const auto counts_once = [&](const char* when) {
+    EXPECT_GT(used().bytes, 60'000u) << when;
+    EXPECT_LT(used().bytes, 65'000u) << when;
+  };
+  counts_once("as a file");
+  EXPECT_EQ(refused(create(body)), "429 rate_limit_error") << "another finds no room beside it";
+  steps();
+  counts_once("as jobs");
+  answer(2, 200, R"({"type":"message","content":")" + std::string(30'000, 'r') + R"("})");
+  counts_once("as answers");
+  steps();
+  EXPECT_EQ(shown_counts(id)["succeeded"], 2);
+  counts_once("as results");
+  EXPECT_EQ(results(id).size(), 2u);
+}
+
 TEST_F(MessageBatches, WhatIsCanceledWhileItIsReadHasResultsAllTheSame) {
   if (!keep(Whose::kAlone)) GTEST_SKIP() << "built without SQLite";
   const std::string id = created({"a", "b"});

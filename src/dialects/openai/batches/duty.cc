@@ -94,20 +94,22 @@ base::Result<bool> BatchDuty::validate(Slice& slice) {
   reading_.whole = text->empty();
   std::vector<jobs::Job> jobs;
   take_lines(slice, *text, jobs);
-  Status status = slice.document.errors.empty() ? check_room(slice, jobs) : Status();
+  Status status = slice.document.errors.empty() ? check_room(slice, **file, jobs) : Status();
   if (status.ok() && slice.document.errors.empty()) status = slice.storage.journal.put(jobs);
   if (status.ok()) status = reading_.whole ? end_validation(slice) : slice.save(kValidating);
   if (!status.ok()) return status;
   return true;
 }
 
-// Batches of one file may have been begun while none of them had its lines.
-Status BatchDuty::check_room(Slice& slice, const std::vector<jobs::Job>& jobs) {
+// Batches of one file may have been begun while none of them had its lines. What an input has that goes once it is read
+// is granted once more until then: its requests do not count twice.
+Status BatchDuty::check_room(Slice& slice, const jobs::File& input, const std::vector<jobs::Job>& jobs) {
   auto use = slice.storage.files.use(slice.batch.requester.owner);
   if (!use) return use.error();
   uint64_t bytes = use->bytes;
   for (const jobs::Job& job : jobs) bytes += job.body.size();
-  return bytes > limits_.tenant_disk ? jobs::quota_is_used_up() : Status();
+  const uint64_t granted = form_.files == BatchForm::Files::kOwn ? input.bytes : 0;
+  return bytes > limits_.tenant_disk + granted ? jobs::quota_is_used_up() : Status();
 }
 
 Status BatchDuty::begin_reading(Slice& slice) {

@@ -71,7 +71,7 @@ class BatchDuty final : public jobs::Duty {
   };
 
   base::Result<bool> advance(Slice& slice);
-  base::Status check_room(Slice& slice, const std::vector<jobs::Job>& jobs);
+  base::Status check_room(Slice& slice, const jobs::File& input, const std::vector<jobs::Job>& jobs);
   base::Result<bool> validate(Slice& slice);
   base::Status begin_reading(Slice& slice);
   void take_lines(Slice& slice, std::string_view text, std::vector<jobs::Job>& jobs);

@@ -50,7 +50,9 @@ Result<Shown> add_batch(Storage& s, Batch batch, BatchDocument document, const j
     return failure(Code::kResourceExhausted, "you have as many unfinished batches as you may (jobs.max_batches)");
   auto use = s.files.use(owner);
   if (!use) return use.error();
-  if (use->bytes + (*file)->bytes > limits.tenant_disk) return jobs::quota_is_used_up();
+  // Its requests become jobs beside the file. One that is not its client's goes then, and counts once.
+  const uint64_t more = purpose.empty() ? 0 : (*file)->bytes;
+  if (use->bytes + more > limits.tenant_disk) return jobs::quota_is_used_up();
   batch.document = show_document(document);
   if (Status added = s.batches.add(batch); !added.ok()) return added;
   return Shown{std::move(batch), std::move(document), {}};
