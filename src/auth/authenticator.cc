@@ -55,6 +55,16 @@ bool is_json_web_token(std::string_view secret) {
   return secret.starts_with("eyJ") && std::count(secret.begin(), secret.end(), '.') == 2;
 }
 
+// Whether it is one of the words.
+bool is_among(std::string_view protocol, std::string_view words) {
+  while (!words.empty()) {
+    const std::string_view word = words.substr(0, words.find(' '));
+    if (word == protocol) return true;
+    words.remove_prefix(std::min(words.size(), word.size() + 1));
+  }
+  return false;
+}
+
 IdentityRef anonymous_identity(Roles roles) {
   auto out = std::make_shared<wire::Identity>();
   out->name = "anonymous";
@@ -215,7 +225,7 @@ base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& reque
 base::Result<wire::Caller> Authenticator::let_in(IdentityRef identity, Permission permission, std::string_view protocol,
                                                  Recalled as) {
   const wire::Identity& who = *identity;
-  if (!who.protocol.empty() && who.protocol != protocol)
+  if (!who.protocol.empty() && !is_among(protocol, who.protocol))
     return failure(Code::kPermissionDenied,
                    "the key '" + who.name + "' is for the routes of " + who.protocol + " alone");
   if (!allows(who.roles, permission)) return lacks_role(who, permission);

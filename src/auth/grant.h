@@ -29,7 +29,7 @@ struct Grant {
   // same limits.
   enum class LimitsOf : uint8_t { kName, kTenant } limits_of = LimitsOf::kName;
   base::WallTime expires = base::WallTime::max();
-  std::string protocol;  // the protocol whose routes it opens, "openai"; empty: all
+  std::string protocol;  // those whose routes it opens, as words: "openai ollama"; empty: all
 };
 
 // Reads "infer", "admin", "metrics" or "health"; nothing for any other word.

@@ -107,10 +107,10 @@ class Mounted {
   virtual void drain(base::Duration /*grace*/) {}
 };
 
-// Keys for the routes of one protocol alone, each a tenant of its own. auth.keys_file has keys for all.
+// Keys for the routes of one dialect alone, each a tenant of its own. auth.keys_file has keys for all.
 struct OwnKeys {
   std::string_view setting;   // that names them, a literal
-  std::string_view protocol;  // of the routes (wire::Route::protocol), a literal
+  std::string_view protocol;  // all of the routes (wire::Route::protocol), as words; a literal
   std::vector<std::string> secrets;
 };
 

@@ -48,7 +48,7 @@ struct Identity {
   // A number of the tenant, even and keyed (msg::Call::tenant). 0: nobody in particular, told apart by the address.
   uint64_t tenant_number = 0;
   Roles roles;
-  std::string protocol;                            // whose routes it is for, "openai"; empty: all
+  std::string protocol;                            // whose routes it is for, "openai ollama"; empty: all
   std::shared_ptr<const base::ModelScope> models;  // null: all
   std::shared_ptr<base::UsageLimiter> limiter;     // null: no limits
   base::WallTime expires = base::WallTime::max();  // from then on it is nobody's

@@ -274,11 +274,13 @@ TEST_F(AuthenticatorTest, AKeyExpires) {
   EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kUnauthenticated);
 }
 
-TEST_F(AuthenticatorTest, AKeyOfOneProtocolOpensNoOther) {
-  add("a", {Role::kInfer, Role::kMetrics}).grant.protocol = "openai";
+TEST_F(AuthenticatorTest, AKeyOfSomeProtocolsOpensNoOther) {
+  add("a", {Role::kInfer, Role::kMetrics}).grant.protocol = "openai ollama";
   use();
   EXPECT_EQ(code("secret-of-a", Permission::kInfer, "openai"), Code::kOk);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer, "ollama"), Code::kOk);
   EXPECT_EQ(code("secret-of-a", Permission::kInfer, "oip"), Code::kPermissionDenied);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer, "open"), Code::kPermissionDenied);
   EXPECT_EQ(code("secret-of-a", Permission::kRead, ""), Code::kPermissionDenied) << "a path that there is not";
 }
 

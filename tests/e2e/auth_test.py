@@ -138,13 +138,13 @@ class Keys(harness.Case):
         cls.serve = ('--auth-keys-file', cls.file, '--access-log', cls.file.with_suffix('.log'))
         super().setUpClass()
 
-    def ask(self, method, path, key=None, body=None, headers=()):
-        """One request over HTTP/1.1 as it is, without a client's normalization."""
+    def ask(self, method, path, key=None, body=None, headers=(), field='Authorization'):
+        """One request over HTTP/1.1 as it is, without a client's normalization. `field`: where it shows the key."""
         connection = http.client.HTTPConnection('127.0.0.1', self.server.port, timeout=harness.PATIENCE)
         try:
             connection.putrequest(method, path, skip_accept_encoding=True)
             if key is not None:
-                connection.putheader('Authorization', f'Bearer secret-{key}')
+                connection.putheader(field, ('Bearer ' if field == 'Authorization' else '') + f'secret-{key}')
             for name, value in headers:
                 connection.putheader(name, value)
             if body is not None:
@@ -167,6 +167,42 @@ class Keys(harness.Case):
         if route['protocol'] == 'console':
             fields += [('Origin', self.server.url()), ('X-Weir-Console', '1'), ('Accept-Encoding', 'gzip')]
         return self.ask(route['method'], path, key, body, fields)
+
+    def check_form(self, route, wanted, answer):
+        """The error in the protocol's own words."""
+        place = f"{route['method']} {route['path']}: {answer.headers} {answer.body[:200]}"
+        if wanted == UNKNOWN:
+            self.assertEqual('Bearer', answer.headers.get('www-authenticate'), place)
+        if wanted == LIMITED:
+            self.assertGreater(int(answer.headers['retry-after']), 1, place)
+        self.assertNotIn(b'secret-', answer.body, place)
+        if route['protocol'] == 'graphpipe' and route['method'] == 'POST':
+            return self.assertEqual('application/octet-stream', answer.headers['content-type'], place)
+        said = json.loads(answer.body)
+        if is_rpc(route):
+            self.assertEqual(wanted[1], said['code'], place)
+        elif of_rpc(route):
+            self.assertEqual(CONNECT[wanted], said['code'], place)
+        elif route['protocol'] in ('openai', 'sglang'):
+            self.assertIn('message', said['error'], place)
+            if wanted == UNKNOWN:
+                self.assertEqual('invalid_api_key', said['error']['code'], place)
+            if wanted == LIMITED:
+                self.assertEqual('rate_limit_error', said['error']['type'], place)
+        elif route['protocol'] == 'llama.cpp':
+            self.assertEqual(answer.status, said['error']['code'], place)
+            self.assertIn('message', said['error'], place)
+        elif route['protocol'] == 'anthropic':
+            self.assertEqual('error', said['type'], place)
+            self.assertIn('message', said['error'], place)
+            if wanted == UNKNOWN:
+                self.assertEqual('authentication_error', said['error']['type'], place)
+        elif route['path'].startswith('/grps/'):
+            self.assertIn('status', said, place)
+        else:
+            self.assertIsInstance(said['error'], str, place)
+            if route['protocol'] == 'tgi':
+                self.assertEqual('overloaded' if wanted == LIMITED else 'unauthorized', said['error_type'], place)
 
     def grpc_web(self, route, key):
         """(grpc-status, headers)"""
@@ -243,38 +279,6 @@ class Matrix(Keys):
                 self.check(route, 'json' if is_rpc(route) else 'rest', key, answer.status, wanted, answer)
                 if wanted:
                     self.check_form(route, wanted, answer)
-
-    def check_form(self, route, wanted, answer):
-        """The error in the protocol's own words."""
-        place = f"{route['method']} {route['path']}: {answer.headers} {answer.body[:200]}"
-        if wanted == UNKNOWN:
-            self.assertEqual('Bearer', answer.headers.get('www-authenticate'), place)
-        if wanted == LIMITED:
-            self.assertGreater(int(answer.headers['retry-after']), 1, place)
-        self.assertNotIn(b'secret-', answer.body, place)
-        if route['protocol'] == 'graphpipe' and route['method'] == 'POST':
-            return self.assertEqual('application/octet-stream', answer.headers['content-type'], place)
-        said = json.loads(answer.body)
-        if is_rpc(route):
-            self.assertEqual(wanted[1], said['code'], place)
-        elif of_rpc(route):
-            self.assertEqual(CONNECT[wanted], said['code'], place)
-        elif route['protocol'] in ('openai', 'sglang'):
-            self.assertIn('message', said['error'], place)
-            if wanted == UNKNOWN:
-                self.assertEqual('invalid_api_key', said['error']['code'], place)
-            if wanted == LIMITED:
-                self.assertEqual('rate_limit_error', said['error']['type'], place)
-        elif route['protocol'] == 'llama.cpp':
-            self.assertEqual(answer.status, said['error']['code'], place)
-            self.assertIn('message', said['error'], place)
-        elif route['protocol'] == 'anthropic':
-            self.assertEqual('error', said['type'], place)
-            self.assertIn('message', said['error'], place)
-        elif route['path'].startswith('/grps/'):
-            self.assertIn('status', said, place)
-        else:
-            self.assertIsInstance(said['error'], str, place)
 
     def test_grpc(self):
         for route in filter(is_rpc, self.all):
@@ -482,6 +486,75 @@ class Tenants(Keys):
         self.assertEqual(0, cached('tenant_a'))
         self.assertGreater(cached('tenant_a'), 0)
         self.assertEqual(0, cached('tenant_b'))
+
+
+# Requests of every API of the OpenAI room that spend a model's time, each of which is answered with 200.
+ANSWERED = {
+    '/v1/chat/completions': {**CHAT, 'max_tokens': 1}, '/chat/completions': {**CHAT, 'max_tokens': 1}, '/v1/completions': {**BODIES['/v1/completions'], 'max_tokens': 1},
+    '/v1/responses': {'model': MODEL, 'input': 'a', 'max_output_tokens': 16}, '/v1/embeddings': BODIES['/v1/embeddings'],
+    f'/openai/deployments/{MODEL}/chat/completions': {**CHAT, 'max_tokens': 1}, f'/openai/deployments/{MODEL}/embeddings': {'input': 'a'},
+    '/v1/messages': BODIES['/v1/messages'], '/v1/messages/count_tokens': CHAT, '/tokenize': BODIES['/tokenize'], '/detokenize': BODIES['/detokenize'],
+    '/generate': {'model': MODEL, 'text': 'a', 'sampling_params': {'max_new_tokens': 1}}, '/invocations': {'model': MODEL, 'inputs': 'a', 'parameters': {'max_new_tokens': 1}},
+    '/generate_stream': {'model': MODEL, 'inputs': 'a', 'parameters': {'max_new_tokens': 1}}, '/completion': {'model': MODEL, 'prompt': 'a', 'n_predict': 1},
+    '/apply-template': CHAT, '/embedding': BODIES['/embedding'], '/embed': BODIES['/embed'],
+    '/api/chat': {**CHAT, 'stream': False, 'options': {'num_predict': 1}}, '/api/generate': {'model': MODEL, 'prompt': 'a', 'stream': False, 'options': {'num_predict': 1}},
+    '/api/embed': BODIES['/api/embed'],
+}
+FIELDS = 'Authorization', 'api-key', 'x-api-key'  # as clients of OpenAI's, Azure's and Anthropic's APIs send a key
+
+
+class OpenaiKeys(Keys):
+    """A key of openai.api_keys, at every route of that room and at those of the others."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.serve = ('--openai-api-keys', 'secret-own')
+        super(Keys, cls).setUpClass()
+        known = lambda route: (route['method'], route['path'], route['protocol'])  # noqa: E731
+        others = set(map(known, routes('--protocols-openai=false')))
+        cls.all = [route for route in routes() if route['method'] in ('GET', 'POST', 'DELETE') and not of_rpc(route)]
+        cls.room = [route for route in cls.all if known(route) not in others]
+
+    def asked(self, route, key, field='Authorization'):
+        body = b'{}' if route['method'] == 'POST' else None
+        return self.ask(route['method'], filled(route['path']), key, body, [('Content-Type', 'application/json')] if body else [], field)
+
+    def test_the_room_has_all_of_its_protocols(self):
+        self.assertEqual({'openai', 'ollama', 'anthropic', 'sglang', 'tgi', 'llama.cpp'}, {route['protocol'] for route in self.room})
+
+    def test_each_route_needs_a_key_and_says_so_in_its_own_form(self):
+        for route in self.room:
+            for key in (None, 'wrong'):
+                answer = self.asked(route, key)
+                place = f"{route['method']} {route['path']} with key {key}"
+                if route['permission'] == 'health':
+                    self.assertNotEqual(401, answer.status, place)
+                    continue
+                self.assertEqual(401, answer.status, place)
+                self.check_form(route, UNKNOWN, answer)
+
+    def test_each_route_takes_the_key_as_its_clients_send_it(self):
+        for route in self.room:
+            for field in FIELDS:
+                status = self.asked(route, 'own', field).status
+                place = f"{route['method']} {route['path']} with {field}"
+                if route['permission'] == 'admin':
+                    self.assertEqual(403, status, place)
+                else:
+                    self.assertNotIn(status, (401, 403, 429, 500), place)
+
+    def test_what_spends_a_models_time_is_answered(self):
+        for path, body in ANSWERED.items():
+            for field in FIELDS:
+                answer = self.ask('POST', path, 'own', json.dumps(body).encode(), [('Content-Type', 'application/json')], field)
+                self.assertEqual(200, answer.status, f'{path} with {field}: {answer.body[:300]}')
+
+    def test_no_other_room_takes_it(self):
+        for route in self.all:
+            if route in self.room or route['permission'] == 'health' or route['path'] == '/':
+                continue
+            answer = self.asked(route, 'own')
+            self.assertEqual(403, answer.status, f"{route['method']} {route['path']}: {answer.body[:200]}")
 
 
 class Limits(Keys):

@@ -17,6 +17,9 @@ namespace {
 
 namespace setting = base::setting;
 
+// All that routes of this dialect have.
+constexpr std::string_view kProtocols = "openai ollama anthropic sglang tgi llama.cpp";
+
 struct MountedOpenai final : dialects::Mounted {
   MountedOpenai(const dialects::ShardServices& shard, LoadCounters& load, Options options)
       : openai(shard.bus, shard.router, load, std::move(options)) {}
@@ -61,7 +64,7 @@ class OpenaiDialect final : public dialects::Dialect {
     constexpr std::string_view kSetting = "openai.api_keys";
     auto keys = marshal::read_secrets(std::string(kSetting), keys_, keys_file_, pipes);
     if (!keys) return keys.error();
-    return dialects::OwnKeys{kSetting, "openai", std::move(*keys)};
+    return dialects::OwnKeys{kSetting, kProtocols, std::move(*keys)};
   }
 
  private:
@@ -90,7 +93,7 @@ class OpenaiDialect final : public dialects::Dialect {
 void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
   base::Setting prefixes = setting::list("openai.prefixes", "PATH", "where the endpoints are", options_.prefixes);
   rows.push_back(wire::beside_own_paths(setting::path_prefix(std::move(prefixes), "/v1"), {"/v1", "/v3", "/openai"}));
-  base::Setting keys = setting::list("openai.api_keys", "SECRET", "keys for this protocol alone", keys_);
+  base::Setting keys = setting::list("openai.api_keys", "SECRET", "keys for these endpoints alone", keys_);
   keys.get = [this] {
     return keys_.empty() ? setting::Values{} : setting::Values{"(" + std::to_string(keys_.size()) + " secrets)"};
   };
