@@ -115,22 +115,45 @@ def messages_that_never_end(target):
 
 @attack(seconds=25, quick=4, flags=journal)
 def uploads_completed_by_many(target):
-    """Uploads in parts: as many as may be pending, thousands of parts of a byte, and one of 20 MiB that eight clients complete at once, under another md5."""
+    """Uploads in parts: as many as may be pending, thousands of parts of a byte, and large ones that eight clients complete at once, in one order or another, under a wrong md5, or leave."""
     made = lambda path, body, *kind: ask(target, post(path, body, *(kind or (JSON,))), wait=10)  # noqa: E731
     begin = lambda size: made('/v1/uploads', json.dumps({'bytes': size, 'filename': 'x', 'mime_type': 'x', 'purpose': 'batch'}).encode())  # noqa: E731
-    part = lambda content: form(content).replace(b'name="file"', b'name="data"')  # noqa: E731
-    size, seen = target.size(20, 4) << 20, {}
-    large = json.loads(begin(size)[1])['id']
-    _, told = made(f'/v1/uploads/{large}/parts', part(bytes(size)), FORM)
-    whole = post(f'/v1/uploads/{large}/complete', json.dumps({'part_ids': [json.loads(told)['id']], 'md5': '0' * 32}).encode(), JSON)
+    size, seen, ids, pending = target.size(20, 4) << 20, {}, [], []
+
+    def put(upload, content):
+        """The part's id; None where there is no room for it."""
+        status, told = made(f'/v1/uploads/{upload}/parts', form(content).replace(b'name="file"', b'name="data"'), FORM)
+        seen.setdefault('part', set()).add(status)
+        return json.loads(told).get('id') if status == 200 else None
+
     while not target.over():
+        if not ids:
+            status, told = begin(size)
+            large = json.loads(told).get('id') if status == 200 else None
+            ids = [put(large, bytes(size // 2)) for _ in range(2)]
+        if None in ids:
+            ids = []
+            for upload in [large, *pending[:2]]:
+                made(f'/v1/uploads/{upload}/cancel', b'')
+            del pending[:2]
+            continue
         status, told = begin(10)
         seen.setdefault('begun', set()).add(status)
-        small = json.loads(told)['id'] if status == 200 else large
-        completing = [Raw(target, wait=3).send(whole) for _ in range(8)]
+        pending += [json.loads(told)['id']] if status == 200 else []
+        bodies = [{'part_ids': ids}, {'part_ids': ids[::-1]}, {'part_ids': ids, 'md5': '0' * 32}]
+        completing = [Raw(target, wait=3).send(post(f'/v1/uploads/{large}/complete', json.dumps(bodies[i % 3]).encode(), JSON)) for i in range(8)]
+        for raw in completing[4:]:
+            raw.sock.close()
         for _ in range(50):
-            seen.setdefault('part', set()).add(made(f'/v1/uploads/{small}/parts', part(b'x'), FORM)[0])
-        seen.setdefault('completed', set()).update(raw.answer()[0] for raw in completing)
+            put(pending[-1] if pending else large, b'x')
+        answers_of = [raw.answer() for raw in completing[:4]]
+        seen.setdefault('completed', set()).update(status for status, _ in answers_of)
+        files = {json.loads(body)['file']['id'] for status, body in answers_of if status == 200}
+        if len(files) > 1:
+            target.broke(f'files of one upload: {files}')
+        for file in files:
+            ask(target, f'DELETE /v1/files/{file} HTTP/1.1\r\nHost: localhost\r\n\r\n'.encode(), wait=10)
+            ids = []
     return ', '.join(f'{what}: {sorted(s)}' for what, s in seen.items())
 
 

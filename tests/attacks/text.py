@@ -12,14 +12,14 @@ from registry import attack
 MIB = 1 << 20
 
 
-def flood(target, requests, threads=4):
-    """These requests in turn, each once at least, on so many connections at once, until time is over."""
+def flood(target, requests, threads=4, check=lambda status, body: None):
+    """These requests in turn, each once at least, on so many connections at once, until time is over. `check`: gets each answer."""
     done = [0]
 
     def work(i):
         first = i
         while i < first + len(requests) / threads or not target.over():
-            ask(target, requests[i % len(requests)], wait=60)
+            check(*ask(target, requests[i % len(requests)], wait=60))
             i += threads
             done[0] += 1
 
