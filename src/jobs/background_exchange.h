@@ -1,5 +1,5 @@
-// BackgroundExchange: an Exchange without a connection. A request that was written down is put to the router as if its
-// client sent it now, so that the code which reads and answers it is the live one; the answer is gathered.
+// BackgroundExchange: a request that was written down, as an Exchange without a connection (wire/inner_exchange.h); the
+// answer is gathered.
 //
 // One request. On its shard; destroyed at any time, also by `done`, after which its ExchangeListener has been closed.
 #pragma once
@@ -11,7 +11,7 @@
 #include "base/env.h"
 #include "base/memory_ledger.h"
 #include "jobs/journal.h"
-#include "wire/exchange.h"
+#include "wire/inner_exchange.h"
 
 namespace weir::jobs {
 
@@ -19,7 +19,7 @@ namespace weir::jobs {
 void append_fields(const std::string& text, wire::Fields& fields);
 std::string show_fields(const wire::Fields& fields);
 
-class BackgroundExchange final : public wire::Exchange {
+class BackgroundExchange final : public wire::InnerExchange {
  public:
   // Called once, in a later turn than start(). A status of 0: the answer was broken off.
   using Done = std::function<void(Outcome)>;
@@ -33,35 +33,23 @@ class BackgroundExchange final : public wire::Exchange {
   BackgroundExchange(Surroundings surroundings, const wire::PeerInfo& peer, Job& job, Done done);
   ~BackgroundExchange() override;
 
-  void start();
-  // As when its client leaves: `done` gets a status of 0.
-  void abandon();
-
-  // wire::Exchange
-  void head(wire::Response response) override;
-  void body(base::Bytes piece) override;
-  void end(wire::Fields trailers) override;
-  void reset(wire::Reset why) override;
-  bool responding() const override { return headed_; }
   size_t backlog() const override { return fresh_; }
-  void consume(size_t) override {}
-  base::Time now() const override { return around_.env.now(); }
-  base::MemoryLedger* memory() override { return around_.memory; }
   void call_on_drain() override { asked_drain_ = true, turn_later(); }
 
  private:
-  void turn_later();
-  void turn();
-  void close();
+  // InnerExchange
+  void take_head(const wire::Response& response) override;
+  void take_body(base::Bytes piece) override;
+  void answer_over(Answered how) override;
+  void on_turn() override;
+  void charge_usage() override;
   void too_long();
 
-  const Surroundings around_;
+  const uint64_t max_answer_;
   Done done_;
   Outcome outcome_;
   base::MemoryCharge charge_;  // for the answer
   size_t fresh_ = 0;           // bytes of the answer since the last turn
-  base::TimerId timer_ = base::TimerId::kNone;
-  bool begun_ = false, headed_ = false, ended_ = false, broken_ = false, closed_ = false;
   bool above_ = false, asked_drain_ = false;
 };
 
