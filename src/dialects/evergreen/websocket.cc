@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/release.h"
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/json_carrier.h"
-#include "wire/body_memory.h"
+#include "wire/websocket_input.h"
 
 namespace weir::evergreen {
 namespace {
@@ -15,8 +14,6 @@ using base::Code;
 using base::Status;
 using wire::Exchange;
 using wire::WebSocket;
-
-constexpr size_t kIdleSocketBytes = 4096;  // bytes of held_ that an idle session keeps allocated
 
 uint16_t close_code_of(Code code) {
   switch (code) {
@@ -29,14 +26,14 @@ uint16_t close_code_of(Code code) {
   }
 }
 
-class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemory::Body {
+class SocketSession final : public JsonCarrier, WebSocket::Side {
  public:
   SocketSession(EvergreenState& state, Exchange& exchange)
       : JsonCarrier(state, exchange),
         socket_(*this, state.slabs, state.options.max_message, {state.options.bodies, client()}) {}
 
   void on_data(Exchange&, std::span<const std::byte> piece) override {
-    held_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    input_bytes_.add(piece);
     read_held();
   }
   // The client has ended the stream without a close frame.
@@ -48,36 +45,8 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
  private:
   void read_held() override {
     turns_.cancel();
-    size_t used = socket_.feed(std::as_bytes(std::span(held_)));
-    held_.erase(0, used);
-    if (held_.empty() && held_.capacity() > kIdleSocketBytes) base::release(held_);
-    socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
-    if (used > 0) exchange_.consume(used);
-    if (waits_for_memory() || held_.empty()) return;
-    read_held_later();
+    if (input_bytes_.read() == wire::WebSocketInput::Left::kFull) read_held_later();
   }
-
-  // Tells the budget of bodies what this message holds. True: it has no slab yet and waits for one; on_memory_free()
-  // follows.
-  bool waits_for_memory() {
-    wire::BodyMemory* bodies = state_.options.bodies;
-    if (!bodies) return false;
-    if (socket_.wanted() > 0) {
-      bodies->wait(*this, client(), socket_.wanted());
-      return true;
-    }
-    if (socket_.reserved() > 0)
-      bodies->hold(*this, client());
-    else
-      bodies->leave(*this);
-    return false;
-  }
-  // wire::BodyMemory::Body
-  void on_memory_free() override { turns_.resume_now(); }
-  void on_memory_lost(wire::BodyMemory::Loss why) override {
-    socket_.refuse_memory(why == wire::BodyMemory::Loss::kWaited ? wire::kNoMemoryInTime : wire::kMemoryGivenAway);
-  }
-  uint64_t memory_held() const override { return socket_.reserved(); }
 
   // WebSocket::Side
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
@@ -129,10 +98,10 @@ class SocketSession final : public JsonCarrier, WebSocket::Side, wire::BodyMemor
                  more == More::kYes ? WebSocket::More::kYes : WebSocket::More::kNo);
   }
 
-  std::string held_;  // bytes of the client that the session has no room for yet
   WebSocket::Kind form_ = WebSocket::Kind::kText;
   bool bad_message_ = false;
   WebSocket socket_;
+  wire::WebSocketInput input_bytes_{exchange_, socket_, state_.options.bodies, turns_};
 };
 
 class Socket final : public wire::Service, public Endpoint {
