@@ -286,6 +286,10 @@ void WebSocket::send(Kind kind, std::vector<base::Bytes> pieces, More more) {
   write_frame(uint8_t(more == More::kYes ? opcode : kFinal | opcode), std::move(pieces));
 }
 
+void WebSocket::ping() {
+  if (!closed_) write_frame(uint8_t(kFinal | kPing), {});
+}
+
 void WebSocket::close(uint16_t code, std::string_view reason) {
   if (std::exchange(closed_, true)) return;
   std::string payload{char(code >> 8), char(code & 0xff)};

@@ -34,8 +34,9 @@ class Utf8Check {
 
 // RFC 6455 §7.4.1.
 namespace close_code {
-inline constexpr uint16_t kNormal = 1000, kGoingAway = 1001, kProtocol = 1002, kNotUtf8 = 1007, kPolicy = 1008,
-                          kTooLarge = 1009, kInternal = 1011, kTryAgain = 1013, kNone = 1005, kAbnormal = 1006;
+inline constexpr uint16_t kNormal = 1000, kGoingAway = 1001, kProtocol = 1002, kUnsupported = 1003, kNotUtf8 = 1007,
+                          kPolicy = 1008, kTooLarge = 1009, kInternal = 1011, kTryAgain = 1013, kNone = 1005,
+                          kAbnormal = 1006;
 }
 
 class WebSocket {
@@ -74,6 +75,8 @@ class WebSocket {
   // A message, or a part of one: a frame of it, which others follow (RFC 6455 §5.4). Nothing goes out after close().
   enum class More : uint8_t { kNo, kYes };
   void send(Kind kind, std::vector<base::Bytes> pieces, More more = More::kNo);
+  // An empty one. The peer answers with a PONG, so that something comes from it.
+  void ping();
   // The reason is cut to what fits, at a character's border.
   void close(uint16_t code, std::string_view reason);
   bool closed() const { return closed_; }
@@ -129,7 +132,7 @@ class WebSocket {
 // field `upgrade: websocket`.
 bool wants_websocket(const Request& request);
 // Answers the opening handshake: 101, or 200 on HTTP/2. Where the request is not one that can be answered so (version,
-// key, an Origin that is neither the request's own host nor allowed by CORS), it is refused: then false.
+// key), it is refused, in the form of its path: then false.
 bool accept_websocket(Exchange& exchange);
 
 }  // namespace weir::wire

@@ -48,7 +48,7 @@ bool refuse_handshake(Exchange& exchange, int status, std::string_view text) {
     exchange.extra_fields().add("upgrade", "websocket");
     exchange.extra_fields().add("sec-websocket-version", "13");
   }
-  respond_error(exchange, status, text);
+  exchange.match ? exchange.match->router->word_error(exchange, status, text) : respond_error(exchange, status, text);
   return false;
 }
 

@@ -5,6 +5,7 @@
 
 #include "support/fake_wire.h"
 #include "wire/router.h"
+#include "wire/websocket.h"
 
 namespace weir::wire {
 namespace {
@@ -55,6 +56,19 @@ TEST_F(RouterForms, AnotherMethodIsRefusedInTheFormOfThePathsProtocol) {
   router.error_form_of("own", say<kOwn>);
   EXPECT_EQ(ask("GET", "/v1/models/a:say"), "405 own");
   EXPECT_EQ(ask("DELETE", "/v1/models"), "405 short") << "two protocols have the path";
+}
+
+TEST_F(RouterForms, ARefusedHandshakeIsWordedAsItsPathWordsErrors) {
+  struct Accepts final : Service {
+    void serve(Exchange& x, const PathArgs&) override { (void)accept_websocket(x); }
+  } accepts;
+  router.add({"GET", "/a", &accepts, "test", Plan{BodyPlan::kStream}, Permission::kInfer, Upgrade::kWebSocket});
+  router.error_form("/a", say<kLong>);
+  FakeExchange x("GET", "/a");
+  router.begin(x);
+  EXPECT_EQ(x.response.status, 426);
+  EXPECT_EQ(x.sent, "long");
+  router.closed(x);
 }
 
 }  // namespace

@@ -372,5 +372,15 @@ TEST(WebSocket, WhatHasComeOfAMessageGoesWhenItFails) {
   EXPECT_LT(support::heap_in_use(), before + 10'000) << "though the connection lives until the peer has closed it";
 }
 
+TEST(WebSocket, APingIsAnEmptyFrameAndNoneFollowsTheEnd) {
+  Bench t;
+  t.socket.ping();
+  EXPECT_EQ(t.side.written, std::string("\x89\0", 2));
+  t.socket.close(close_code::kNormal, "");
+  const size_t size = t.side.written.size();
+  t.socket.ping();
+  EXPECT_EQ(t.side.written.size(), size);
+}
+
 }  // namespace
 }  // namespace weir::wire
