@@ -242,6 +242,8 @@ class Exchange {
   // Sets the caller of the request. The Intake calls this in begin(), and with an empty Caller in closed(). A client
   // that the caller names is the peer's (Request::peer) until the Exchange is used for another request.
   void set_caller(Caller caller);
+  // Caller::give_back_place() of its caller.
+  friend void give_back_place(Exchange& exchange) { exchange.caller_.give_back_place(); }
   // The Router's alone: what it has found for this Exchange, from begin() to closed(); where the head is kept, until
   // begin() of the next request.
   std::unique_ptr<RouteMatch> match;

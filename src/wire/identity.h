@@ -67,13 +67,18 @@ class Caller {
   Caller& operator=(Caller&& o) noexcept {
     std::swap(identity_, o.identity_);
     std::swap(client_, o.client_);
+    std::swap(holds_place_, o.holds_place_);
     return *this;
   }
-  ~Caller() {
-    if (identity_ && identity_->limiter) identity_->limiter->leave();
-  }
+  ~Caller() { give_back_place(); }
 
   const Identity* identity() const { return identity_.get(); }
+
+  // Gives up the place among the requests at once; the identity stays. For a WebSocket that waits for requests, each of
+  // which takes a place of its own.
+  void give_back_place() {
+    if (identity_ && identity_->limiter && std::exchange(holds_place_, false)) identity_->limiter->leave();
+  }
 
   // A peer that may say so has named its client, whose shares the request uses in the place of the peer's.
   void name_client(base::ClientRef client) { client_ = std::move(client); }
@@ -84,6 +89,7 @@ class Caller {
 
   std::shared_ptr<const Identity> identity_;
   base::ClientRef client_;  // empty: nobody is named
+  bool holds_place_ = true;
 };
 
 // Admits a further request within one that was admitted: a message of a stream, an action of a session. Errors: those
