@@ -24,6 +24,8 @@ struct MountedOpenai final : dialects::Mounted {
   MountedOpenai(const dialects::ShardServices& shard, LoadCounters& load, Options options)
       : openai(shard.bus, shard.router, load, std::move(options)) {}
 
+  void drain(base::Duration) override { openai.drain(); }
+
   Openai openai;
 };
 
@@ -55,6 +57,8 @@ class OpenaiDialect final : public dialects::Dialect {
     Options options = options_;
     options.ready = [&control = shard.control] { return control.ready(); };
     options.offload = &shard.offload;
+    options.slabs = &shard.slabs;
+    options.bodies = &shard.bodies;
     options.jobs = &shard.jobs;
     options.control = &shard.control;
     options.shard = shard.id;
@@ -104,6 +108,8 @@ void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
       "openai.response_ttl", "how long responses, conversations and chats are stored; 0 = not at all", response_ttl_));
   rows.push_back(setting::size("openai.response_memory", "of all of them; a tenant has a quarter", response_memory_,
                                1 << 20, uint64_t(1) << 40));
+  rows.push_back(setting::duration("openai.websocket_age", "how long a WebSocket of responses may last",
+                                   options_.websocket_age, std::chrono::seconds(1)));
   rows.push_back(setting::replaced("openai.default_model", "models.default"));
 }
 

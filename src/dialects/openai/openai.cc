@@ -16,6 +16,7 @@
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/put_off.h"
+#include "dialects/openai/responses/socket.h"
 #include "dialects/openai/routes.h"
 #include "dialects/openai/task.h"
 #include "jobs/shard_jobs.h"
@@ -191,6 +192,11 @@ struct Openai::Parts {
     wire::Plan plan{body, state.options.max_body, "openai.max_body"};
     router.add({row.method, prefix + row.path, service.get(), protocol, plan, row.permission});
   }
+  void add_socket(wire::Router& router, std::string path, Serve serve) {
+    auto& service = services.emplace_back(std::make_unique<Endpoint>(state, serve));
+    const wire::Plan plan{wire::BodyPlan::kStream, UINT64_MAX};
+    router.add({"GET", std::move(path), service.get(), kProtocol, plan, Permission::kInfer, wire::Upgrade::kWebSocket});
+  }
   // The reader refuses a file that is too long: the plan would count the bytes of the form, too.
   void add_streamed(wire::Router& router, std::string path, Serve serve, std::string_view protocol = kProtocol) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, serve));
@@ -219,12 +225,14 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
     : parts_(new Parts{OpenAiState{bus, load, std::move(options), 0}, {}}) {
   OpenAiState& state = parts_->state;
   auto now = bus.env().wall().time_since_epoch();
+  state.intake = &router;
   if (state.options.jobs) prepare_jobs(state);
   state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : state.options.prefixes) {
     for (const RouteRow& row : kUnderPrefix) parts_->add(router, prefix, row);
     parts_->add_streamed(router, prefix + "/files", batches::upload);
     parts_->add_streamed(router, prefix + "/uploads/{upload}/parts", batches::add_upload_part);
+    if (state.options.slabs) parts_->add_socket(router, prefix + "/responses", responses::open_socket);
     if (prefix.ends_with(kAzurePrefix))
       for (const char* where : {"/deployments/{deployment}", "/deployments/{owner}/{deployment}"})
         for (const RouteRow& row : kDeploymentRows) parts_->add(router, prefix + where, row);
@@ -251,6 +259,8 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
   parts_->add_streamed(router, "/v1/messages/batches", anthropic::create_batch, kAnthropic);
   router.error_form("/v1/messages", respond_anthropic_status);
 }
+
+void Openai::drain() { responses::drain_sockets(parts_->state); }
 
 Openai::~Openai() { parts_->state.bus.env().cancel(parts_->state.forgets); }
 

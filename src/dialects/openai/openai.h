@@ -1,6 +1,7 @@
 // Openai: the OpenAI API's text endpoints over HTTP, with what vLLM's clients add. One per shard, used on its thread.
 //
 //   POST {prefix}/chat/completions, {prefix}/completions, {prefix}/embeddings, {prefix}/responses
+//   GET {prefix}/responses: a WebSocket
 //   POST {prefix}/rerank, /rerank, /v2/rerank, {prefix}/score, /score, /classify
 //   {prefix}/files, {prefix}/batches (batches/batches.h), {prefix}/uploads (batches/uploads.h)
 //   POST {…/openai}/deployments/{model}/chat/completions, …: Azure OpenAI's
@@ -10,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,8 +23,9 @@
 #include "wire/router.h"
 
 namespace weir::wire {
+class BodyMemory;
 class Offload;
-}
+}  // namespace weir::wire
 
 namespace weir::jobs {
 class ShardJobs;
@@ -54,8 +57,11 @@ struct Options {
   const wire::Limits* limits = nullptr;                  // for uploads; null: none
   responses::StoredResponses* stored = nullptr;          // of all shards; null: nothing is stored
   responses::BackgroundResponses* background = nullptr;  // of all shards; null: none are made in the background
-  session::SharedRecords* records = nullptr;             // those of all nodes; null: this node is alone
-  dialects::ServerControl* control = nullptr;            // loads adapters; null: none are loaded
+  base::SlabSource* slabs = nullptr;  // for messages of WebSockets, as the next; null: there are none
+  wire::BodyMemory* bodies = nullptr;
+  base::Duration websocket_age = std::chrono::minutes(60);
+  session::SharedRecords* records = nullptr;   // those of all nodes; null: this node is alone
+  dialects::ServerControl* control = nullptr;  // loads adapters; null: none are loaded
   base::ShardId shard{};
 };
 
@@ -70,6 +76,8 @@ class Openai {
   // All borrowed; they outlive every Exchange of the router. `load` is shared by all shards.
   Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options options);
   ~Openai();
+  // The server is going: WebSockets end, each once the response is over that is being made.
+  void drain();
 
  private:
   struct Parts;

@@ -120,6 +120,7 @@ struct Request {
   // new ones.
   std::string echoed;
   bool store = false, instructed = false;
+  bool warms_up = false;    // its WebSocket prepares what is to come (`generate: false`): nothing is answered
   bool background = false;  // nobody waits for the answer (responses/background.h)
   std::string response_id;  // of the answer, where it is known already
   std::string previous;     // the response whose turns are `earlier`, where they are to be asked of other nodes

@@ -2,13 +2,19 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
 #include "bus/bus.h"
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/openai.h"
+#include "wire/call_turns.h"
 #include "wire/exchange.h"
+
+namespace weir::openai::responses {
+class ResponseSocket;
+}
 
 namespace weir::openai {
 
@@ -24,6 +30,10 @@ struct OpenAiState {
   int64_t created = 0;                           // Unix seconds: when this server came up
   base::TimerId forgets = base::TimerId::kNone;  // stored responses whose time is over
   std::map<uint64_t, size_t> followers{};        // by tenant: streams of responses that others make
+  wire::Intake* intake = nullptr;                // takes the requests of WebSockets
+  std::set<responses::ResponseSocket*> sockets{};
+  wire::ShardTurn socket_turn{};  // of all of them
+  bool draining = false;          // the server is going
 };
 
 // bus::Catalog::resolve(); its errors are those of the parameter "model". Notes the model in the exchange's record.

@@ -17,6 +17,7 @@
 #include "dialects/openai/conversations/conversations.h"
 #include "dialects/openai/event_answer.h"
 #include "dialects/openai/pieces_text.h"
+#include "dialects/openai/responses/continuations.h"
 #include "dialects/openai/responses/edits.h"
 #include "dialects/openai/responses/input.h"
 #include "dialects/openai/responses/output_item.h"
@@ -90,8 +91,9 @@ class ResponseAnswer final : public EventAnswer {
     // The events of a stream have told of a call at the place that an empty message would have.
     const bool told = request_.stream && !items_.empty();
     if (choice.end.cut_call) drop_cut_call(events);
-    if (items_.empty() && !told) begin_item(Item::Kind::kMessage, events);
-    const Progress how = choice.end.why == End::Why::kStop ? Progress::kDone : Progress::kCut;
+    if (items_.empty() && !told && !request_.warms_up) begin_item(Item::Kind::kMessage, events);
+    const bool whole = choice.end.why == End::Why::kStop || request_.warms_up;
+    const Progress how = whole ? Progress::kDone : Progress::kCut;
     end_item(how, events);
     // Their numbers are taken: they go out also where the response fails for all that.
     if (request_.stream && !events.empty()) stream_.send(std::move(events));
@@ -118,6 +120,7 @@ class ResponseAnswer final : public EventAnswer {
     }
     if (const ApiError bad = added.value_or(edit_conflict()); !bad.ok()) return fail_with(bad);
     if (request_.store && may_be_kept_) return store(how);
+    if (Continuations* kept = continuations_of(exchange_); kept && may_be_kept_) kept->keep(id_, all_turns());
     if (request_.stream) return end_stream(view(status_of(how), how, {}).json(), how);
     const ResponseView all = view(status_of(how), how, {});
     finish_text(
@@ -145,21 +148,25 @@ class ResponseAnswer final : public EventAnswer {
     EventAnswer::sign_life(events);
   }
 
-  // Where there is no room the response is not found later: it has been said by then that it is stored. The client
-  // waits until other nodes would find it, where there are any.
-  void store(Progress how) {
+  // The turns of the chat to the end of this response. A warm-up has said nothing.
+  std::string all_turns() const {
     const auto join = [](std::string& list, std::string_view more) {
       if (!list.empty() && !more.empty()) list += ',';
       list += more;
     };
-    const std::string own = assistant_turn(items_);
+    const std::string own = request_.warms_up ? std::string() : assistant_turn(items_);
     std::string turns;
     turns.reserve(request_.earlier.size() + request_.turns.size() + own.size() + 2);
     turns += request_.earlier.view();
     join(turns, request_.turns);
     join(turns, own);
+    return turns;
+  }
+  // Where there is no room the response is not found later: it has been said by then that it is stored. The client
+  // waits until other nodes would find it, where there are any.
+  void store(Progress how) {
     StoredResponse stored;
-    stored.turns = base::Bytes::adopt(std::move(turns));
+    stored.turns = base::Bytes::adopt(all_turns());
     stored.response = base::Bytes::adopt(view(status_of(how), how, {}).json());
     cuts_.events = sequence_ + 1;  // with the last one, which is still to come
     if (request_.stream) stored.about = write_cuts(cuts_);
@@ -180,6 +187,7 @@ class ResponseAnswer final : public EventAnswer {
 
   // Takes what is new, and tells of it where it is streamed.
   void take(ChoiceDelta& delta, std::string& events) {
+    if (request_.warms_up) return delta.clear();
     // A token may be told of before its text is certain. Those of thoughts and calls are told of nowhere.
     logprobs_.append(delta.logprob_entries());
     if (delta.text.empty() && !delta.says_nothing()) logprobs_.clear();

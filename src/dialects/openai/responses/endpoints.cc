@@ -9,6 +9,7 @@
 #include "dialects/openai/count.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/responses/background.h"
+#include "dialects/openai/responses/continuations.h"
 #include "dialects/openai/responses/listing.h"
 #include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/replay.h"
@@ -142,12 +143,14 @@ ApiError no_such_response() {
 }
 
 StoredView stored_view(const OpenAiState& state, const Exchange& exchange) {
+  const Continuations* of_connection = continuations_of(exchange);
   return {state.options.stored,
           marshal::tenant_of(exchange.request()),
           state.bus.env().now(),
           state.options.records,
           nullptr,
           std::nullopt,
+          of_connection ? std::optional(of_connection->ids()) : std::nullopt,
           random_id(state.bus, kIdDigits)};
 }
 

@@ -68,7 +68,8 @@ constexpr std::array<std::string_view, 2> kText{"format", "verbosity"};
 constexpr std::array<std::string_view, 5> kReasoning{"effort", "summary", "generate_summary", "context", "mode"};
 constexpr MemberLists kMembers{kCarried, kRead, kHarmless};
 // Known to clients; what asks for nothing passes.
-constexpr std::array<std::string_view, 4> kUnoffered{"prompt", "context_management", "moderation", "truncation"};
+constexpr std::array<std::string_view, 5> kUnoffered{"prompt", "context_management", "moderation", "truncation",
+                                                     "stream_id"};
 
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -131,13 +132,22 @@ ApiError read_reasoning(const OrderedJson& body, OrderedJson& out) {
   return {};
 }
 
+// A response that its connection keeps has turns, unless it was a warm-up without input.
+bool find_on_connection(const std::string& id, const StoredView& stored, Request& out) {
+  if (!stored.connection || !stored.stored) return false;
+  if (std::find(stored.connection->begin(), stored.connection->end(), id) == stored.connection->end()) return false;
+  auto found = stored.stored->find(stored.tenant, id, stored.now, StoredKind::kConnection);
+  if (found) out.earlier = std::move(found->turns);
+  return found.has_value();
+}
+
 // Responses are stored where nothing else is said.
 ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& out) {
   const OrderedJson* store = member(body, "store");
   const bool can = stored.stored && stored.stored->stores();
   if (store && !store->is_boolean()) return refuse("store", "store: expected true or false");
   if (store && *store == true && !can) return refuse("store", "store: this server stores no responses");
-  out.store = can && (!store || *store == true);
+  out.store = can && !out.warms_up && (!store || *store == true);
   if (const OrderedJson* background = member(body, "background")) {
     if (!background->is_boolean()) return refuse("background", "background: expected true or false");
     out.background = *background == true;
@@ -145,6 +155,7 @@ ApiError read_store(const OrderedJson& body, const StoredView& stored, Request& 
   }
   const OrderedJson* previous = member(body, "previous_response_id");
   if (!previous) return {};
+  if (previous->is_string() && find_on_connection(previous->get<std::string>(), stored, out)) return {};
   if (!can || !previous->is_string()) return no_previous_response();
   auto found = stored.stored->find(stored.tenant, previous->get<std::string>(), stored.now);
   if (stored.records || !found) return out.previous = previous->get<std::string>(), ApiError();
@@ -256,6 +267,22 @@ std::string echo(const OrderedJson& body, bool stored, const std::string& conver
   return inside(out);
 }
 
+// Makes a body of a `response.create` event.
+ApiError read_event(OrderedJson& event, Request& out) {
+  if (text_member(event, "type") != "response.create") return refuse("type", "type: takes response.create");
+  const OrderedJson* generate = member(event, "generate");
+  if (generate && !generate->is_boolean()) return refuse("generate", "generate: expected true or false");
+  if (const OrderedJson* background = member(event, "background"); background && *background != false)
+    return refuse("background", "background: not offered on a WebSocket");
+  out.warms_up = generate && *generate == false;
+  if (out.warms_up && member(event, "conversation"))
+    return refuse("conversation", "conversation: not with generate: false");
+  if (out.warms_up && !member(event, "input")) event["input"] = OrderedJson::array();
+  for (const char* name : {"type", "generate"}) event.erase(name);
+  event["stream"] = true;
+  return {};
+}
+
 }  // namespace
 
 ApiError no_previous_response() {
@@ -288,7 +315,9 @@ void repeat_defaults(const msg::Sampling& defaults, Request& request) {
 }
 
 ApiError read_response(std::string_view body, const StoredView& stored, Request& out) {
-  return translate(body, [&](const OrderedJson& object) {
+  return translate(body, [&](OrderedJson& object) {
+    if (stored.connection)
+      if (ApiError bad = read_event(object, out); !bad.ok()) return bad;
     OrderedJson translated = OrderedJson::object();
     out.names = kNames;
     for (const auto& [name, value] : object.items())
@@ -306,11 +335,12 @@ ApiError read_response(std::string_view body, const StoredView& stored, Request&
       if (ApiError bad = read(object, translated); !bad.ok()) return bad;
     out.echoed = echo(object, out.store, out.conversation);
     out.instructed = member(object, "instructions") != nullptr;
-    if (out.store) {
+    if (out.store || stored.connection) {
       OrderedJson turns = translated["messages"];
       if (out.instructed) turns.erase(0);
       out.turns = inside(turns);
     }
+    if (out.warms_up) translated["max_tokens"] = 1;
     return read_translated(translated, Kind::kChat, out);
   });
 }

@@ -3,10 +3,12 @@
 // Reference: platform.openai.com/docs/api-reference/responses. A body becomes a chat (request.cc); its answer is a
 // response of items, or the events that make one (answer.cc). Responses are stored for a while (stored.h), unless
 // `store` is false; previous_response_id goes on behind one, and an item_reference stands for an item of one. GET and
-// DELETE /v1/responses/{id}; GET /v1/responses/{id}/input_items; POST /v1/responses/input_tokens counts the tokens of
-// what a body would ask. With `truncation: auto` the oldest turns go where a chat does not fit the context.
+// DELETE /v1/responses/{id}; GET /v1/responses takes the same requests on a WebSocket (socket.h); GET
+// /v1/responses/{id}/input_items; POST /v1/responses/input_tokens counts the tokens of what a body would ask. With
+// `truncation: auto` the oldest turns go where a chat does not fit the context.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -41,6 +43,9 @@ struct StoredView {
   // The items of the request's conversation. Nothing: it has not been looked for, and reading says in
   // Request::conversation which one is wanted.
   std::optional<base::Bytes> conversation;
+  // The responses that are not stored and that the request's WebSocket can go on behind. Nothing: it has come on none.
+  // Where it has, the body is a `response.create` event.
+  std::optional<std::deque<std::string>> connection;
   std::string ids;  // hexadecimal digits for the ids of new items
 };
 StoredView stored_view(const OpenAiState& state, const wire::Exchange& exchange);

@@ -43,12 +43,12 @@ bool StoredResponses::may_grow(const StoredResponse& stored, size_t more) const 
 
 bool StoredResponses::put(uint64_t tenant, const std::string& id, StoredResponse stored, base::Time now) {
   const uint64_t bytes = bytes_of(stored);
-  if (!stores() || bytes > kMostBytes) return false;
+  if ((!stores() && stored.kind != StoredKind::kConnection) || bytes > kMostBytes) return false;
   std::lock_guard lock(mutex_);
   expire_locked(now);
   if (find_locked(tenant, id) || !make_room(tenant, 0, bytes, nullptr)) return false;
   Tenant& whose = tenants_[tenant];
-  records_.push_back({id, tenant, bytes, now + ttl_, std::move(stored), {}});
+  records_.push_back({id, tenant, bytes, now + kept_for_, std::move(stored), {}});
   const auto record = std::prev(records_.end());
   record->own = whose.own.insert(whose.own.end(), record);
   whose.at.emplace(record->id, record);

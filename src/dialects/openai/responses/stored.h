@@ -23,7 +23,8 @@
 
 namespace weir::openai::responses {
 
-enum class StoredKind : uint8_t { kResponse, kConversation, kChat };
+// kConnection: a response that is not stored, and that its WebSocket alone finds (continuations.h).
+enum class StoredKind : uint8_t { kResponse, kConversation, kChat, kConnection };
 
 struct StoredResponse {
   std::string owner;     // as all nodes name it; empty where this one is alone
@@ -41,9 +42,13 @@ class StoredResponses {
   static constexpr size_t kMostBytes = size_t(4) << 20;  // of one
   static constexpr size_t kMost = 64 << 10;              // of all; a tenant has a quarter
 
-  // `ttl` 0: nothing is stored. A tenant has a quarter of `bytes`. The ledger is borrowed; null: nobody is charged.
+  // `ttl` 0: nothing is stored, but what connections keep, for an hour. A tenant has a quarter of `bytes`. The ledger
+  // is borrowed; null: nobody is charged.
   StoredResponses(base::Duration ttl, uint64_t bytes, base::MemoryLedger* ledger = nullptr)
-      : ttl_(ttl), share_(bytes / 4), byte_quota_(bytes / 4, bytes, ledger) {}
+      : ttl_(ttl),
+        kept_for_(ttl > base::Duration(0) ? ttl : std::chrono::hours(1)),
+        share_(bytes / 4),
+        byte_quota_(bytes / 4, bytes, ledger) {}
 
   // Sets the function that is called with owner and id when an object that has an owner is deleted for want of room.
   // Call this once, before the first put(). `evicted` must not call this object.
@@ -107,7 +112,7 @@ class StoredResponses {
   bool evict(uint64_t tenant, const Record* kept);
   bool make_room(uint64_t tenant, uint64_t before, uint64_t bytes, const Record* kept);
 
-  const base::Duration ttl_;
+  const base::Duration ttl_, kept_for_;
   const uint64_t share_;  // bytes of one tenant
   std::function<void(const std::string& owner, const std::string& id)> evicted_;
   mutable std::mutex mutex_;

@@ -1,0 +1,101 @@
+#include "dialects/openai/responses/socket_request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dialects/openai/responses/responses.h"
+#include "dialects/openai/translation.h"
+#include "marshal/json_cursor.h"
+#include "wire/sse.h"
+
+namespace weir::openai::responses {
+namespace {
+
+constexpr size_t kLongestError = 64 << 10;
+constexpr std::string_view kBroken =
+    R"({"error":{"message":"the answer was broken off","type":"server_error","param":null,"code":null}})";
+
+// The response that a message wants to go on behind; empty: none.
+std::string previous_of(std::string_view message) {
+  std::string previous;
+  marshal::JsonCursor json(message);
+  (void)json.object([&](std::string_view name) {
+    if (name != "previous_response_id" || json.peek() != marshal::JsonCursor::Kind::kString) return json.skip();
+    return json.string(previous);
+  });
+  return previous;
+}
+
+}  // namespace
+
+std::string error_event(int status, std::string_view body, std::string_view retry_after, uint64_t events) {
+  OrderedJson answer = OrderedJson::parse(body, nullptr, false);
+  if (!answer.is_object() || !answer.contains("error") || !answer["error"].is_object())
+    answer = OrderedJson::parse(kBroken);
+  OrderedJson error = std::move(answer["error"]);
+  OrderedJson event{{"type", "error"}, {"status", status}, {"error", error}, {"sequence_number", events}};
+  for (const char* name : {"code", "message", "param"}) event[name] = error.value(name, OrderedJson());
+  if (!retry_after.empty()) event["error"]["headers"] = {{"retry-after", retry_after}};
+  return event.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+Continuations* continuations_of(const wire::Exchange& exchange) {
+  const auto* request = dynamic_cast<const SocketRequest*>(&exchange);
+  return request ? &request->continuations() : nullptr;
+}
+
+SocketRequest::SocketRequest(OpenAiState& state, Connection& connection, const wire::Fields& fields,
+                             base::Bytes message)
+    : InnerExchange(state.bus.env(), *state.intake, connection.exchange().memory()), connection_(connection) {
+  const wire::Request& handshake = connection.exchange().request();
+  request_.version = handshake.version;
+  request_.method = "POST";
+  request_.authority = handshake.authority;
+  request_.target = handshake.path();
+  request_.fields = fields;
+  request_.peer = handshake.peer;
+  request_.content_length = int64_t(message.size());
+  content_ = std::move(message);
+  record_.bytes_in = content_.size();
+}
+
+void SocketRequest::take_head(const wire::Response& response) {
+  streams_ = response.fields.find("content-type") == wire::kSseType;
+  for (const wire::Fields* fields : {&response.fields, static_cast<const wire::Fields*>(&extra_fields_)})
+    if (fields->has("retry-after")) retry_after_ = fields->find("retry-after");
+}
+
+void SocketRequest::take_body(base::Bytes piece) {
+  record_.bytes_out += piece.size();
+  if (streams_) return send_events(piece.view());
+  if (answer_.size() + piece.size() <= kLongestError) answer_ += piece.view();
+}
+
+// Whole events, as EventStream sends them; what is no event is a sign of life, and a WebSocket has its own.
+void SocketRequest::send_events(std::string_view events) {
+  constexpr std::string_view kEvent = "event: ", kData = "data: ";
+  while (!events.empty()) {
+    const std::string_view line = events.substr(0, events.find('\n'));
+    events.remove_prefix(std::min(events.size(), line.size() + 1));
+    if (line.starts_with(kEvent)) failed_ = failed_ || line.substr(kEvent.size()) == "response.failed";
+    if (!line.starts_with(kData)) continue;
+    ++events_;
+    connection_.send_event(line.substr(kData.size()));
+  }
+}
+
+void SocketRequest::answer_over(Answered how) {
+  if (!streams_ || how == Answered::kBroken) fail(how);
+  // The guide: a turn that fails takes what it was to go on behind with it.
+  if (failed_) continuations().forget(previous_of(content_.view()));
+  connection_.on_request_over();
+}
+
+void SocketRequest::fail(Answered how) {
+  failed_ = true;
+  const bool whole = !streams_ && how == Answered::kWhole;
+  connection_.send_event(whole ? error_event(record_.status, answer_, retry_after_, events_)
+                               : error_event(500, kBroken, {}, events_));
+}
+
+}  // namespace weir::openai::responses
