@@ -5,6 +5,7 @@ method is in here by itself, in every form that it has (REST, gRPC, gRPC-Web, JS
 import base64
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -64,6 +65,7 @@ NO_MODEL = {
     '/console/v1/requests', '/console/v1/live', '/console/v1/timelines',
     '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
     *(f'{prefix}/responses/{path}' for prefix in ('/v1', '/openai/v1', '/openai', '/v3') for path in ('{response}', '{response}/cancel', '{response}/input_items')),
+    *(f'{prefix}/responses' for prefix in ('/v1', '/openai/v1', '/openai', '/v3')),  # GET: a WebSocket
     '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
@@ -236,7 +238,8 @@ class Matrix(Keys):
 
     @staticmethod
     def names_model(route):
-        listed = route['method'] == 'GET' and route['path'].endswith('/chat/completions')  # those that are stored
+        # Those that are stored; a WebSocket.
+        listed = route['method'] == 'GET' and route['path'].endswith(('/chat/completions', '/responses'))
         return '{model}' in route['path'] and not no_model(route['path']) or route['path'] in BODIES and not listed
 
     def kinds(self, route):
@@ -339,11 +342,13 @@ class Matrix(Keys):
     def test_websocket(self):
         upgrade = [('Connection', 'Upgrade'), ('Upgrade', 'websocket'), ('Sec-WebSocket-Version', '13'),
                    ('Sec-WebSocket-Key', base64.b64encode(bytes(16)).decode())]
-        path = '/evergreen/v2/session'
-        for key, wanted in self.kinds(next(r for r in self.all if r['path'] == path and r['method'] == 'GET')):
-            if wanted:
-                self.assertEqual(wanted[0], self.ask('GET', path, key, headers=upgrade).status, key)
-        for offered in ('weir, weir.key.' + base64.urlsafe_b64encode(b'secret-infer').decode().rstrip('='), None):
+        paths = ('/evergreen/v2/session', '/v1/responses')
+        for path in paths:
+            for key, wanted in self.kinds(next(r for r in self.all if r['path'] == path and r['method'] == 'GET')):
+                if wanted:
+                    self.assertEqual(wanted[0], self.ask('GET', path, key, headers=upgrade).status, (path, key))
+        offers = ('weir, weir.key.' + base64.urlsafe_b64encode(b'secret-infer').decode().rstrip('='), None)
+        for path, offered in itertools.product(paths, offers):
             with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as connection:
                 head = f'GET {path} HTTP/1.1\r\nHost: localhost\r\n' + ''.join(f'{n}: {v}\r\n' for n, v in upgrade)
                 head += f'Sec-WebSocket-Protocol: {offered}\r\n' if offered else 'Authorization: Bearer secret-infer\r\n'

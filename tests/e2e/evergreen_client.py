@@ -119,11 +119,12 @@ class WebSocketSession:
     """RFC 6455 by hand over a socket. `binary`: protobuf instead of JSON."""
 
     binary = False
+    path = PATH
 
     def __init__(self, server, headers=''):
         self.socket = socket.create_connection(('127.0.0.1', server.port), harness.PATIENCE)
         key = base64.b64encode(os.urandom(16)).decode()
-        self.socket.sendall((f'GET {PATH} HTTP/1.1\r\nHost: {server.address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
+        self.socket.sendall((f'GET {self.path} HTTP/1.1\r\nHost: {server.address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
                              f'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{headers}\r\n').encode())
         self.buffer = b''
         while b'\r\n\r\n' not in self.buffer:
@@ -215,7 +216,7 @@ class Http2WebSocketSession(WebSocketSession):
         while self.h2.remote_settings.get(h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL) != 1:
             self.more()
         self.stream = self.h2.get_next_available_stream_id()
-        self.h2.send_headers(self.stream, [(':method', 'CONNECT'), (':protocol', 'websocket'), (':scheme', 'http'), (':path', PATH),
+        self.h2.send_headers(self.stream, [(':method', 'CONNECT'), (':protocol', 'websocket'), (':scheme', 'http'), (':path', self.path),
                                            (':authority', server.address), ('sec-websocket-version', '13')])
         self.flush()
         while self.head is None:
