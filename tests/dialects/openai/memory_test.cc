@@ -140,7 +140,7 @@ TEST_P(SlowReaders, DoNotHaveTheTextHeldTwice) {
   EXPECT_GE(gathered, 400'000u);
   EXPECT_LE(some.memory.held(MemoryKind::kAnswers), gathered + kWritten);
   std::string answer;
-  for (std::string more = c.answer(); !more.empty(); more = c.answer()) answer += more;
+  for (int i = 0; i < 200; ++i) answer += c.answer();
   EXPECT_EQ(answer.substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_NE(answer.find("transfer-encoding: chunked"), answer.npos) << answer.substr(0, 300);
   EXPECT_TRUE(answer.ends_with("\r\n0\r\n\r\n"));
@@ -166,7 +166,7 @@ constexpr std::pair<const char*, const char*> kAsked[] = {
                           "top_logprobs":20})"}};
 INSTANTIATE_TEST_SUITE_P(OfEachApi, SlowReaders, testing::ValuesIn(kAsked));
 
-TEST_F(OpenaiMemory, IdsOfAPromptAreChargedOnceForAllItsChoices) {
+TEST_F(OpenaiMemory, IdsOfAPromptAreToldWithEachOfItsChoices) {
   Client c(router, slabs);
   const std::string prompt(30, 'a');
   c.ask(R"({"model":"m","n":8,"return_token_ids":true,"prompt":")" + prompt + "\"}", "/v1/completions");
