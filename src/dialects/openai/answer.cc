@@ -4,6 +4,7 @@
 
 #include "base/encoding.h"
 #include "dialects/openai/chats/chats.h"
+#include "dialects/openai/llama_cpp/shares.h"
 #include "dialects/openai/pieces_text.h"
 #include "dialects/openai/tools.h"
 #include "marshal/json_tensor.h"
@@ -44,6 +45,9 @@ text::Completion::Options text_options(const Request& request, const msg::TextSp
 bool begins_in_thoughts(const Request& request, msg::AnswerFormat format) {
   return format.thinks && request.thoughts == msg::StructuredOutput::Thoughts::kBegun;
 }
+
+// A completion's text begins with the prompt's, whose tokens have logprobs, too; a chat's with a message.
+bool echoes_prompt(const Request& request, Kind kind) { return request.echo && kind == Kind::kCompletion; }
 
 std::string_view input_name(Kind kind) { return kind == Kind::kChat ? "messages" : "prompt"; }
 
@@ -92,7 +96,7 @@ void Answer::Choice::on(msg::Call& from, msg::Event&& event) {
 void Answer::Choice::prompted(const msg::Token& token) {
   if (!token.details) return;
   const Request& request = answer_.request_;
-  if (answer_.echoes_prompt() && request.logprobs)
+  if (echoes_prompt(request, answer_.kind_) && request.logprobs)
     delta.add_logprob(answer_.form_, token.id, *token.details, *request.logprobs);
   if (request.prompt_logprobs && !answer_.keep(*this, token))
     write_prompt_logprob(prompt_logprobs.next(), answer_.form_, token.id, *token.details, *request.prompt_logprobs);
@@ -280,12 +284,12 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   if (generation.sampling.seed) *generation.sampling.seed += index % request_.candidates();
   auto prompt = uint32_t(generation.length());
   if (request_.logprobs) {
-    generation.logprobs.push_back({echoes_prompt() ? 0 : prompt, kEver});
+    generation.logprobs.push_back({echoes_prompt(request_, kind_) ? 0 : prompt, kEver});
     generation.top_logprobs = *request_.logprobs;
   }
   if (request_.best_of > request_.n && !request_.logprobs) generation.logprobs.push_back({prompt, kEver});
   if (request_.prompt_logprobs) {
-    if (!(request_.logprobs && echoes_prompt())) generation.logprobs.push_back({0, prompt});
+    if (!(request_.logprobs && echoes_prompt(request_, kind_))) generation.logprobs.push_back({0, prompt});
     generation.top_logprobs = std::max(generation.top_logprobs, *request_.prompt_logprobs);
   }
   generation.readouts = request_.readout_ranges;
@@ -294,7 +298,9 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   generation.cache_salt = cache_salt(state_, request_.cache_salt);
   if (request_.grammar) generation.constraint = request_.grammar->start(marshal::end_ids(request_.params, spec));
   if (request_.filter) generation.constraint = text::start_filter(request_.filter, std::move(generation.constraint));
-  return adjust(generation);
+  if (!request_.native.final_shares || !request_.logprobs) return {};
+  sampling_ = generation.sampling;
+  return llama_cpp::ask_for_shares(generation);
 }
 
 void Answer::closed(Choice& choice, const msg::Call& call, marshal::CallDurations took) {
@@ -368,18 +374,12 @@ std::string Answer::call_id() {
 Usage Answer::usage() const {
   Usage sum;
   for (const Choice& choice : choices_) {
+    sum.first = std::min(sum.first, choice.first_token);
     sum.completion += choice.completion_tokens, sum.thoughts += choice.thought_tokens;
     if (choice.index() % request_.candidates() == 0)
       sum.prompt += choice.prompt_tokens, sum.cached += choice.cached_tokens;
   }
   return sum;
-}
-
-llama_cpp::TokenFigures Answer::figures() const {
-  const Usage all = usage();
-  llama_cpp::TokenFigures out{all.prompt, all.cached, all.completion};
-  for (const Choice& choice : choices_) out.first = std::min(out.first, choice.first_token);
-  return out;
 }
 
 std::string Answer::make_head(std::string_view object) {

@@ -99,7 +99,6 @@ class Answer : public wire::ExchangeListener {
   // Ends it with that; the calls that run are told to stop.
   void fail(const base::Status& status);
   Usage usage() const;
-  llama_cpp::TokenFigures figures() const;  // the same, since the first token of any
   void leave();
   // `"id":…,"object":…,"created":…,"model":…`
   std::string make_head(std::string_view object);
@@ -108,8 +107,6 @@ class Answer : public wire::ExchangeListener {
   // Stores that JSON, where the request wants it.
   void keep_chat(std::string_view json) const;
   std::string new_id();  // the client's request_id, or a random one
-  // What the API asks of the engine beside; `generation` has all the rest. Errors: 400.
-  virtual ApiError adjust(msg::Generation&) { return {}; }
   // Asked after each token that does not end it: true where the choice has what it was to have, as far as its length
   // goes. The rest of its text may still come.
   virtual bool has_enough(Choice&) { return false; }
@@ -140,7 +137,8 @@ class Answer : public wire::ExchangeListener {
   std::deque<Choice> choices_;  // by index
   std::shared_ptr<const msg::TextSpec> spec_;
   TokenForm form_;
-  std::string model_;  // as the answer calls it
+  msg::Sampling sampling_;  // of all choices but for the seed, where probabilities of the draw are asked for
+  std::string model_;       // as the answer calls it
   wire::GatheredAnswer gathered_;
 
  private:
@@ -148,8 +146,6 @@ class Answer : public wire::ExchangeListener {
   using PromptIds = std::shared_ptr<const std::vector<uint32_t>>;
   // `told`: the ids, where the answer has them.
   ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, PromptIds told);
-  // A completion's text begins with the prompt's, whose tokens have logprobs, too; a chat's with a message.
-  bool echoes_prompt() const { return request_.echo && kind_ == Kind::kCompletion; }
   ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index);
   void closed(Choice& choice, const msg::Call& call, marshal::CallDurations took);
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "dialects/openai/json_elements.h"
+#include "dialects/openai/llama_cpp/timings.h"
 #include "dialects/openai/pieces_text.h"
 #include "dialects/openai/request.h"
 #include "msg/call.h"
@@ -138,7 +139,10 @@ void write_list(SplicedText& out, std::string_view opening, const JsonElements& 
 
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;
-  uint64_t thoughts = 0;  // of the completion
+  uint64_t thoughts = 0;            // of the completion
+  base::Time first = base::kNever;  // when its first token came
+
+  llama_cpp::TokenFigures figures() const { return {prompt, cached, completion, first}; }
 };
 // `"usage":{…}`
 void write_usage(std::string& out, const Usage& usage);

@@ -30,7 +30,7 @@ class Streamed final : public EventAnswer {
     if (request_.include_usage) {
       std::string frame = prefix_ + "],";
       write_usage(frame, usage());
-      if (request_.timings) llama_cpp::write_timings(frame, exchange_, figures());
+      if (request_.timings) llama_cpp::write_timings(frame, exchange_, usage().figures());
       stream_.send(std::move(frame += "}\n\n"));
     }
     finish();

@@ -48,7 +48,7 @@ class Answer::WholeText {
     write_usage(out.own, answer_.usage());
     // A chat has one prompt, which is written once for all choices.
     if (answer_.kind_ == Kind::kChat) write_prompt(answer_.choices_.front(), out);
-    if (answer_.request_.timings) llama_cpp::write_timings(out.own, answer_.exchange_, answer_.figures());
+    if (answer_.request_.timings) llama_cpp::write_timings(out.own, answer_.exchange_, answer_.usage().figures());
     out.own += ",\"system_fingerprint\":";
     marshal::write_string(out.own, "weir-" + answer_.state_.options.server_version);
     out.own += '}';

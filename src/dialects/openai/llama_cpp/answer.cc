@@ -92,14 +92,6 @@ class LlamaAnswer final : public EventAnswer {
   }
 
   Kind logprob_form() const override { return Kind::kChat; }
-  ApiError adjust(msg::Generation& generation) override {
-    if (!request_.native.final_shares || !request_.logprobs) return {};
-    sampling_ = generation.sampling;
-    uint32_t needed = 0;
-    ApiError bad = needed_for_shares(generation, needed);
-    generation.top_logprobs = std::max(generation.top_logprobs, needed);
-    return bad;
-  }
   bool keep(Choice& choice, const msg::Token& token) override {
     std::string& out = kept(choice).probabilities.next();
     const msg::TokenDetails& details = *token.details;
@@ -268,7 +260,6 @@ class LlamaAnswer final : public EventAnswer {
   }
 
   std::vector<Kept> kept_;        // by choice
-  msg::Sampling sampling_;        // of all of them, but for their seeds
   uint64_t prompts_charged_ = 0;  // of a stream
   std::string last_;              // of a stream: the event that the end comes behind
 };

@@ -8,7 +8,7 @@
 
 namespace weir::openai::llama_cpp {
 
-ApiError needed_for_shares(const msg::Generation& generation, uint32_t& out) {
+ApiError ask_for_shares(msg::Generation& generation) {
   constexpr auto kMost = uint32_t(marshal::GenerationParamTable::kTopLogprobs.most);
   constexpr std::string_view kName = "post_sampling_probs";
   const msg::Sampling& s = generation.sampling;
@@ -19,7 +19,7 @@ ApiError needed_for_shares(const msg::Generation& generation, uint32_t& out) {
   const bool greedy = s.temperature <= 0;
   if (!greedy && (s.top_k == 0 || s.top_k > kMost))
     return refuse(kName, "post_sampling_probs: needs temperature 0, or a top_k from 1 to " + std::to_string(kMost));
-  out = greedy ? 1 : s.top_k;
+  generation.top_logprobs = std::max(generation.top_logprobs, greedy ? 1 : s.top_k);
   return {};
 }
 

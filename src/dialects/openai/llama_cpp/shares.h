@@ -12,9 +12,9 @@
 
 namespace weir::openai::llama_cpp {
 
-// How many of the likeliest tokens must be known. Errors: 400, they do not tell the probabilities: other things than
-// those change what is drawn from, or all tokens may be drawn.
-ApiError needed_for_shares(const msg::Generation& generation, uint32_t& out);
+// Asks for as many of the likeliest tokens as must be known. Errors: 400, they do not tell the probabilities: other
+// things than those change what is drawn from, or all tokens may be drawn.
+ApiError ask_for_shares(msg::Generation& generation);
 
 // Of each of these tokens, the likeliest first; 0: it could not be drawn.
 std::vector<float> final_shares(const msg::Sampling& sampling, std::span<const msg::TokenLogprob> top);
