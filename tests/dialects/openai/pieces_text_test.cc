@@ -13,7 +13,7 @@ TEST(PiecesText, GivesOutLongPartsInStretchesOfTheTarget) {
   PiecesText text(3, [&](size_t piece, SplicedText& out) {
     out.own += '<' + std::to_string(piece);
     if (piece < 2) out.splice(list);
-    out.splice({});
+    out.splice("");
     out.own += '>';
   });
   std::string all;
