@@ -298,7 +298,7 @@ class EmbeddingsTask final : public PromptTask {
       for (auto& prompt : request_.prompts) text::cut_prompt(prompt.text, spec_->max_length, goes());
   }
 
-  // Of messages there is one prompt, around which the template has put what belongs there.
+  // Messages are one prompt, around which the template has put what belongs there.
   void made() override {
     const bool chat = !request_.messages.empty();
     if (chat && !prompts_.front().images.empty())

@@ -85,7 +85,7 @@ ApiError encode_pieces(const Prompt& prompt, msg::AddSpecial add, const msg::Tex
   std::string_view text = prompt.text;
   auto id = prompt.ids.begin();
   if (prompt.tokens) add = msg::AddSpecial::kNo;
-  for (const Prompt::Piece& piece : prompt.pieces) {
+  for (const Prompt::Stretch& piece : prompt.pieces) {
     std::vector<uint32_t> ids;
     if (piece.bytes > 0 || add == msg::AddSpecial::kYes)
       if (ApiError bad = encode(text.substr(0, piece.bytes), std::nullopt, spec, add, param, ids, budget); !bad.ok())

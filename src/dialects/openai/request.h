@@ -43,12 +43,12 @@ struct Prompt {
   std::string text;
   std::vector<uint32_t> ids;
   bool tokens = false;  // ids, not text
-  // Of one that has both: texts one after the other in `text`, and behind each some of `ids`, in order. Where `tokens`
-  // is set it begins with ids, and the first text is none. Empty: it has one of both.
-  struct Piece {
+  // A prompt that has both: texts one after the other in `text`, and behind each some of `ids`, in order. Where
+  // `tokens` is set it begins with ids, and the first text is none. Empty: it has one of both.
+  struct Stretch {
     size_t bytes = 0, ids = 0;
   };
-  std::vector<Piece> pieces;
+  std::vector<Stretch> pieces;
 };
 
 // How embeddings are written: OpenAI's list; Ollama's, and its one vector; lists alone, as Text Embeddings Inference
@@ -105,7 +105,7 @@ struct NativeForm {
   bool final_shares = false;      // llama.cpp: probabilities are those that tokens were drawn by
 };
 
-// What is added to the logit of a token, or of each token of a text; minus infinity: it never comes.
+// A number that is added to the logit of a token, or of each token of a text; minus infinity: it never comes.
 struct TextBias {
   std::string text;
   std::optional<uint64_t> id;  // in place of the text

@@ -1,4 +1,4 @@
-// What llama.cpp's server has beside its completions: its samplers, timings, slots, adapters, further routes.
+// Everything that llama.cpp's server has beside its completions: its samplers, timings, slots, adapters, further routes.
 #include <algorithm>
 #include <cmath>
 

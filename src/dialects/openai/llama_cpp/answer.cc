@@ -107,7 +107,7 @@ class LlamaAnswer final : public EventAnswer {
     return true;
   }
 
-  // Of a token that is greedily drawn the others are told, too, as llama.cpp does.
+  // Beside a token that is drawn greedily the others are told, too, as llama.cpp does.
   void keep_shares(std::string& out, uint32_t id, const msg::TokenDetails& details) const {
     const std::vector<float> shares = final_shares(sampling_, details.top);
     const auto own = std::find_if(details.top.begin(), details.top.end(), [id](auto& one) { return one.id == id; });

@@ -22,7 +22,7 @@ struct LoraAdapters {
   const bus::Served* named = nullptr;    // the model that was asked for
 };
 
-// Of the model of that name, or of the model whose adapter it is.
+// Finds the adapters of the model of that name, or of the model whose adapter it is.
 ApiError find_adapters(OpenAiState& state, Exchange& exchange, std::string_view name, LoraAdapters& out) {
   auto [served, error] = find_model(state, exchange, name, bus::Needs::kTokens);
   if (!error.ok()) return error;

@@ -223,7 +223,7 @@ ApiError read_fields(const OrderedJson& body, Request& request) {
   return {};
 }
 
-// What is below 0 asks for nothing.
+// A limit below 0 is none.
 ApiError read_limit(const OrderedJson& body, std::string_view name, uint32_t& out) {
   const OrderedJson* limit = member(body, name);
   if (!limit) return {};

@@ -1,4 +1,4 @@
-// What llama.cpp's server tells of the time that an answer takes: `timings` and `prompt_progress`.
+// The times of an answer as llama.cpp's server tells them: `timings` and `prompt_progress`.
 #pragma once
 
 #include <cstdint>

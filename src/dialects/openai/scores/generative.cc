@@ -81,7 +81,7 @@ ApiError read_label_request(std::string_view body, LabelRequest& out) {
   return {};
 }
 
-// What is asked for, as ids.
+// The query and the items as ids.
 struct LabelPrompts {
   Ids query;
   std::vector<Ids> items;
