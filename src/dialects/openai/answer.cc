@@ -358,17 +358,13 @@ void Answer::let_go() {
   for (Choice& choice : choices_) choice.delta = {}, choice.prompt_ids = {}, choice.prompt_logprobs = {};
 }
 
-std::string Answer::new_id() {
-  if (!request_.request_id.empty()) return request_.request_id;
-  return random_id(24);
-}
+std::string Answer::new_id() { return request_.request_id.empty() ? random_id(24) : request_.request_id; }
 
 std::string Answer::random_id(size_t digits) { return openai::random_id(state_.bus, digits); }
 
 // Mistral's templates take ids of nine letters and digits alone.
 std::string Answer::call_id() {
-  if (spec_->codec->answer_format().tools == msg::ToolFormat::kMistral) return random_id(9);
-  return "call_" + random_id(24);
+  return spec_->codec->answer_format().tools == msg::ToolFormat::kMistral ? random_id(9) : "call_" + random_id(24);
 }
 
 Usage Answer::usage() const {

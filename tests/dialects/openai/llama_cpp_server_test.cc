@@ -1,4 +1,5 @@
-// Everything that llama.cpp's server has beside its completions: its samplers, timings, slots, adapters, further routes.
+// Everything that llama.cpp's server has beside its completions: its samplers, timings, slots, adapters, further
+// routes.
 #include <algorithm>
 #include <cmath>
 

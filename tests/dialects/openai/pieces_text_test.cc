@@ -215,7 +215,7 @@ TEST_F(LongChoices, OfResponsesAreWrittenInPieces) {
   openai.reset();
 }
 
-// What is stored is one text, which the answer shares.
+// A stored response is one text, which the answer shares.
 TEST_F(LongChoices, OfResponsesThatAreStoredAreWrittenInPieces) {
   responses::StoredResponses stored{std::chrono::minutes(10), 64 << 20};
   options.stored = &stored;

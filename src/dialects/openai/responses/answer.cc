@@ -59,6 +59,21 @@ void add_logprobs(std::string& out, const JsonElements& logprobs) {
 
 std::string_view status_of(Progress how) { return how == Progress::kCut ? "incomplete" : "completed"; }
 
+// The turns of the chat to the end of this response. A warm-up has said nothing.
+std::string all_turns(const Request& request, const std::vector<Item>& items) {
+  const auto join = [](std::string& list, std::string_view more) {
+    if (!list.empty() && !more.empty()) list += ',';
+    list += more;
+  };
+  const std::string own = request.warms_up ? std::string() : assistant_turn(items);
+  std::string turns;
+  turns.reserve(request.earlier.size() + request.turns.size() + own.size() + 2);
+  turns += request.earlier.view();
+  join(turns, request.turns);
+  join(turns, own);
+  return turns;
+}
+
 class ResponseAnswer final : public EventAnswer {
  public:
   ResponseAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
@@ -120,7 +135,8 @@ class ResponseAnswer final : public EventAnswer {
     }
     if (const ApiError bad = added.value_or(edit_conflict()); !bad.ok()) return fail_with(bad);
     if (request_.store && may_be_kept_) return store(how);
-    if (Continuations* kept = continuations_of(exchange_); kept && may_be_kept_) kept->keep(id_, all_turns());
+    if (Continuations* kept = continuations_of(exchange_); kept && may_be_kept_)
+      kept->keep(id_, all_turns(request_, items_));
     if (request_.stream) return end_stream(view(status_of(how), how, {}).json(), how);
     const ResponseView all = view(status_of(how), how, {});
     finish_text(
@@ -148,25 +164,11 @@ class ResponseAnswer final : public EventAnswer {
     EventAnswer::sign_life(events);
   }
 
-  // The turns of the chat to the end of this response. A warm-up has said nothing.
-  std::string all_turns() const {
-    const auto join = [](std::string& list, std::string_view more) {
-      if (!list.empty() && !more.empty()) list += ',';
-      list += more;
-    };
-    const std::string own = request_.warms_up ? std::string() : assistant_turn(items_);
-    std::string turns;
-    turns.reserve(request_.earlier.size() + request_.turns.size() + own.size() + 2);
-    turns += request_.earlier.view();
-    join(turns, request_.turns);
-    join(turns, own);
-    return turns;
-  }
   // Where there is no room the response is not found later: it has been said by then that it is stored. The client
   // waits until other nodes would find it, where there are any.
   void store(Progress how) {
     StoredResponse stored;
-    stored.turns = base::Bytes::adopt(all_turns());
+    stored.turns = base::Bytes::adopt(all_turns(request_, items_));
     stored.response = base::Bytes::adopt(view(status_of(how), how, {}).json());
     cuts_.events = sequence_ + 1;  // with the last one, which is still to come
     if (request_.stream) stored.about = write_cuts(cuts_);
