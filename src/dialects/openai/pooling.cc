@@ -25,7 +25,7 @@ ApiError translate_pooling(OrderedJson& body, Request& out) {
 }  // namespace
 
 void pooling(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
-  read_body<Request>(
+  read_document<Request>(
       state, exchange,
       [](std::string_view body, Request& request) {
         return translate(body, [&](OrderedJson& object) { return translate_pooling(object, request); });

@@ -208,6 +208,7 @@ TEST_F(LongBodies, ThatAreTranslatedAreReadByWorkersSooner) {
       {"/v1/embed", {{"texts", {some}}}},
       {"/v2/embed", {{"texts", {some}}, {"embedding_types", {"float"}}}},
       {"/embed", {{"inputs", some}}},
+      {"/pooling", {{"input", some}}},
       {"/embedding", {{"content", some}}},
       {"/generate", {{"input_ids", ids}}},
       {"/generate", {{"inputs", some}}},
