@@ -143,6 +143,43 @@ TEST_F(ResponseSockets, AClientThatAsksForMoreThanMayWaitIsHeldBack) {
   EXPECT_FALSE(x->ended);
 }
 
+// Each error has fifty times the bytes of what it answers.
+TEST_F(ResponseSockets, AClientThatTakesNothingIsHeldBack) {
+  auto x = connect();
+  x->reads = false;
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += client_frame(kText, "");
+  write(x, many);
+  for (int i = 0; i < 5000; ++i) settle();
+  EXPECT_LT(x->sent.size(), 2 * wire::Exchange::kLowWater);
+  EXPECT_LT(x->consumed, many.size());
+  write(x, client_frame(kPing, "p"));
+  EXPECT_EQ(0u, count(x, kPong));
+  x->reads = true, x->fake_backlog = 0, x->sent.clear();
+  x->listener()->on_drain(*x);
+  for (int i = 0; i < 5000; ++i) settle();
+  EXPECT_EQ(many.size() + client_frame(kPing, "p").size(), x->consumed);
+  EXPECT_EQ(1u, count(x, kPong));
+}
+
+// The response before has filled what is sent.
+TEST_F(ResponseSockets, OneThatWaitsBeginsWhenTheClientHasTakenMore) {
+  auto x = connect();
+  create(x, {{"input", "a"}});
+  create(x, {{"input", "b"}});
+  scripted().emit("ab");
+  x->fake_backlog = wire::Exchange::kLowWater;
+  scripted().end();
+  settle();
+  EXPECT_TRUE(inbox().held.empty());
+  EXPECT_EQ("response.completed", told(x).back()["type"]);
+  x->fake_backlog = 0;
+  x->listener()->on_drain(*x);
+  settle();
+  EXPECT_EQ("user:b\nassistant:", prompt());
+  answered(x);
+}
+
 TEST_F(ResponseSockets, APingIsAnsweredWhileAResponseIsMade) {
   auto x = connect();
   create(x);

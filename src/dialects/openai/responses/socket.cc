@@ -88,7 +88,8 @@ void ResponseSocket::read_on() {
 }
 
 bool ResponseSocket::full() {
-  return waiting_.size() >= kMostWaiting || waiting_bytes_ >= state_.options.max_body || turns_.spent();
+  return waiting_.size() >= kMostWaiting || waiting_bytes_ >= state_.options.max_body || !exchange_.has_room() ||
+         turns_.spent();
 }
 
 void ResponseSocket::on_message(WebSocket::Kind kind, base::Bytes message) {
@@ -106,7 +107,7 @@ void ResponseSocket::on_message(WebSocket::Kind kind, base::Bytes message) {
 }
 
 void ResponseSocket::start_next() {
-  if (waiting_.empty() || over_) return;
+  if (waiting_.empty() || over_ || !exchange_.has_room()) return;
   base::Bytes message = std::move(waiting_.front());
   waiting_.pop_front();
   waiting_bytes_ -= message.size();
@@ -132,8 +133,10 @@ void ResponseSocket::send_event(std::string_view json) {
   socket_.send(WebSocket::Kind::kText, std::move(pieces));
 }
 
+// What was not read, or not begun, for want of room goes on in a turn of its own.
 void ResponseSocket::on_drain(Exchange&) {
   if (running_) wire::notify_drain(*running_);
+  if (!over_) turns_.resume_now();
 }
 
 uint64_t ResponseSocket::held_for_answer() const {

@@ -9,8 +9,8 @@
 //   the server's end         1001
 //
 // While one response is made, kMostWaiting messages wait, of openai.max_body bytes together; beyond that the client is
-// held back. A client that is silent is asked for a sign of life; one that gives none has gone, and so have its
-// requests.
+// held back. So is one that does not take what is sent: nothing is read of it, and no response is begun, until it does.
+// A client that is silent is asked for a sign of life; one that gives none has gone, and so have its requests.
 #pragma once
 
 #include <chrono>
