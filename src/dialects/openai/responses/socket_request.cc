@@ -6,6 +6,7 @@
 #include "dialects/openai/responses/responses.h"
 #include "dialects/openai/translation.h"
 #include "marshal/json_cursor.h"
+#include "wire/service_guard.h"
 #include "wire/sse.h"
 
 namespace weir::openai::responses {
@@ -84,10 +85,13 @@ void SocketRequest::send_events(std::string_view events) {
   }
 }
 
+// The connection waits for this, so it is told also where there is no memory for the error.
 void SocketRequest::answer_over(Answered how) {
-  if (!streams_ || how == Answered::kBroken) fail(how);
-  // The guide: a turn that fails takes what it was to go on behind with it.
-  if (failed_) continuations().forget(previous_of(content_.view()));
+  wire::guarded(connection_.exchange(), [&] {
+    if (!streams_ || how == Answered::kBroken) fail(how);
+    // The guide: a turn that fails takes what it was to go on behind with it.
+    if (failed_ && !continuations().ids().empty()) continuations().forget(previous_of(content_.view()));
+  });
   connection_.on_request_over();
 }
 
