@@ -162,7 +162,7 @@ TEST_F(ResponseSockets, AClientThatTakesNothingIsHeldBack) {
   EXPECT_EQ(1u, count(x, kPong));
 }
 
-// The response before has filled what is sent.
+// The response before it has filled the backlog.
 TEST_F(ResponseSockets, OneThatWaitsBeginsWhenTheClientHasTakenMore) {
   auto x = connect();
   create(x, {{"input", "a"}});

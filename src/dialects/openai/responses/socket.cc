@@ -133,7 +133,7 @@ void ResponseSocket::send_event(std::string_view json) {
   socket_.send(WebSocket::Kind::kText, std::move(pieces));
 }
 
-// What was not read, or not begun, for want of room goes on in a turn of its own.
+// Reading, and the next request, may have waited for this: they go on in a turn of their own.
 void ResponseSocket::on_drain(Exchange&) {
   if (running_) wire::notify_drain(*running_);
   if (!over_) turns_.resume_now();
