@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <condition_variable>
 #include <cstring>
@@ -40,12 +41,14 @@ size_t whole_lines(std::string_view text, uint64_t most) {
   return text.substr(0, most).rfind('\n') + 1;  // none: npos + 1 = 0
 }
 
-// Waits for room before each write: a pipe has room for PIPE_BUF bytes or none. If a pipe's reader has stopped, the
-// rest is given up after a second without room. Returns how many bytes were written; if they are not all, errno says
-// why.
+// Waits for room before each write: a pipe has room for PIPE_BUF bytes or none, and another process that writes to it
+// may take it first. If a pipe's reader has stopped, the rest is given up after a second without room. Returns how many
+// bytes were written; if they are not all, errno says why.
 size_t write_all(int fd, std::string_view data) {
+  using Clock = std::chrono::steady_clock;
   const size_t piece = FileState(fd).regular ? size_t(1) << 20 : PIPE_BUF;
   size_t done = 0;
+  auto since = Clock::now();  // nothing was written
   while (done < data.size()) {
     pollfd room{fd, POLLOUT, 0};
     int ready = ::poll(&room, 1, 1000);
@@ -54,19 +57,24 @@ size_t write_all(int fd, std::string_view data) {
     if (ready <= 0) return done;
     const size_t left = std::min(data.size() - done, piece), whole = whole_lines(data.substr(done), left);
     ssize_t n = ::write(fd, data.data() + done, whole > 0 ? whole : left);
-    if (n < 0 && errno != EINTR) return done;
-    if (n > 0) done += size_t(n);
+    const bool taken = n < 0 && errno == EAGAIN;
+    if (n < 0 && !taken && errno != EINTR) return done;
+    if (taken && Clock::now() - since >= std::chrono::seconds(1)) {
+      errno = ETIMEDOUT;
+      return done;
+    }
+    if (n > 0) done += size_t(n), since = Clock::now();
   }
   return done;
 }
 
 // A pipe that nobody reads yet is opened to be read as well: to open it for writing alone waits for a reader, and so
-// would the start of the server, or its end behind a reopen().
+// would the start of the server, or its end behind a reopen(). It stays O_NONBLOCK: a write for which there is no room
+// any more must not wait, either.
 int open_to_append(const char* path, unsigned mode) {
   constexpr int kFlags = O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
   int fd = ::open(path, kFlags | O_WRONLY, mode);
   if (fd < 0 && errno == ENXIO) fd = ::open(path, kFlags | O_RDWR, mode);
-  if (fd >= 0) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // write_all() asks for room
   return fd;
 }
 
@@ -107,6 +115,7 @@ struct LineFile::Parts {
   uint64_t unsaid = 0;  // lines lost since the last one that was written
   std::string mend;     // where the file does not end with a whole line: what the next write begins with
   bool begun = false;   // something was written to this file
+  bool empty = true;    // nothing of an element was: the first one has no comma
   bool failing = false;
   uint64_t failed = 0;  // lines lost since it fails
 
@@ -120,6 +129,8 @@ struct LineFile::Parts {
   bool elements() const { return names.form == Form::kElements; }
   void run();
   void count_lost(uint64_t lines);
+  void begin_anew();
+  size_t head_size() const { return begun || !elements() ? mend.size() : 2; }
   std::string head();
   void write(std::string_view lines);
   void cannot_write(int error, uint64_t lines);
@@ -156,7 +167,10 @@ void LineFile::Parts::count_lost(uint64_t lines) {
   if (failing) failed += lines;
 }
 
-// The beginning of a write: what mends the last one, and how many lines are lost.
+void LineFile::Parts::begin_anew() { begun = false, empty = true, mend.clear(); }
+
+// The beginning of a write: what mends the last one or begins the array, of head_size() bytes, and how many lines are
+// lost.
 std::string LineFile::Parts::head() {
   std::string text = begun || !elements() ? mend : "[\n";
   if (unsaid > 0) text += names.note + std::to_string(unsaid) + "}\n";
@@ -168,18 +182,19 @@ std::string LineFile::Parts::head() {
 void LineFile::Parts::write(std::string_view lines) {
   if (lines.empty()) return;
   const FileState file(fd);
-  if (file.regular && file.size == 0) begun = false, mend.clear();
+  if (file.regular && file.size == 0) begin_anew();
+  const size_t first = head_size();
   std::string text = head();
   size_t note = text.size();
   text += lines;
-  if (elements() && !begun && text[2] == ',') text.erase(2, 1), note = std::max<size_t>(note - 1, 2);
+  if (elements() && empty && text[first] == ',') text.erase(first, 1), note = std::max<size_t>(note - 1, first);
   size_t fits = text.size();
   if (file.regular && fits > names.most - std::min(names.most, file.size))
     fits = whole_lines(text, names.most - std::min(names.most, file.size));
   const size_t done = write_all(fd, std::string_view(text).substr(0, fits));
   const int error = done < fits ? errno : EFBIG;
   if (done > 0) {
-    begun = true;
+    begun = true, empty = empty && done <= first;
     const bool whole = text[done - 1] == '\n';
     mend = whole ? "" : elements() ? text.substr(done, text.find('\n', done) + 1 - done) : "\n";
   }
@@ -225,14 +240,15 @@ void LineFile::Parts::reopen_file() {
   }
   end_file();
   ::close(std::exchange(fd, fresh));
-  begun = false, mend.clear();
+  begin_anew();
 }
 
 // Ends the array. What says how many lines are lost has room there in any case.
 void LineFile::Parts::end_file() {
   if (!elements()) return;
+  if (const FileState file(fd); file.regular && file.size == 0) begin_anew();
   std::string text = head();
-  if (!begun && text.size() > 2) text.erase(2, 1);
+  if (const size_t first = head_size(); empty && text.size() > first) text.erase(first, 1);
   text += "]\n";
   if (write_all(fd, text) == text.size()) unsaid = 0;
 }

@@ -1,6 +1,8 @@
 #include "base/line_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -119,6 +121,42 @@ TEST_F(LineFileTest, WhatHasNoRoomIsCountedAndTheNextFileSaysSo) {
   EXPECT_EQ(text(moved), "[\n1\n,22\n,{\"dropped\":2}\n]\n");
   EXPECT_EQ(text(path), "[\n6\n]\n");
   testing::internal::GetCapturedStderr();
+}
+
+// What does not fit comes behind the "[" alone, and what follows is the first element all the same.
+TEST_F(LineFileTest, TheFirstElementIsTheFirstThatHasRoom) {
+  testing::internal::CaptureStderr();
+  auto file = open(LineFile::Form::kElements, 30);
+  file->put(',' + std::string(40, '4') + '\n', 1);
+  wait_until([&] { return metrics.text().find("dropped_total 1\n") != std::string::npos; });
+  file->put(",1\n", 1);
+  file.reset();
+  EXPECT_EQ(text(path), "[\n{\"dropped\":1}\n,1\n]\n");
+  testing::internal::GetCapturedStderr();
+}
+
+// Between poll() and write() another process that writes to the pipe may take the room.
+TEST_F(LineFileTest, AWriteToAPipeNeverWaits) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  auto file = open(LineFile::Form::kLines);
+  size_t writers = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the directory's own descriptor
+    const auto file_of = std::filesystem::read_symlink(entry.path(), gone).filename();
+    if (file_of != std::filesystem::path(path).filename()) continue;
+    const int flags = ::fcntl(std::stoi(entry.path().filename().string()), F_GETFL);
+    if ((flags & O_ACCMODE) == O_RDONLY) continue;
+    ++writers;
+    EXPECT_TRUE(flags & O_NONBLOCK);
+  }
+  EXPECT_EQ(writers, 1u);
+  file->put("1\n", 1);
+  file.reset();
+  char read[8];
+  EXPECT_EQ(::read(reader, read, sizeof read), 2);
+  ::close(reader);
 }
 
 }  // namespace
