@@ -123,7 +123,7 @@ TEST_F(LineFileTest, WhatHasNoRoomIsCountedAndTheNextFileSaysSo) {
   testing::internal::GetCapturedStderr();
 }
 
-// What does not fit comes behind the "[" alone, and what follows is the first element all the same.
+// Where it does not fit behind the "[", the next one that does is the first.
 TEST_F(LineFileTest, TheFirstElementIsTheFirstThatHasRoom) {
   testing::internal::CaptureStderr();
   auto file = open(LineFile::Form::kElements, 30);

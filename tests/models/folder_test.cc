@@ -194,7 +194,6 @@ TEST(Folder, AFolderOfHuggingFaceOrOfPythonIsOneModel) {
   EXPECT_EQ(*list_models(disk.root() + "/both"), std::vector<std::string>{"m"}) << "a repository with a script in it";
 }
 
-// A script that makes models may lie beside them: it is not to run as one.
 TEST(Folder, PathsInTextsBeginBehindTheRoot) {
   for (auto [path, text, shown] : {
            std::tuple("/srv/models/m", "/srv/models/m/1/a: bad, and '/srv/models/m'", "m/1/a: bad, and 'm'"),
@@ -212,6 +211,7 @@ TEST(Folder, PathsInTextsBeginBehindTheRoot) {
   }
 }
 
+// A script that makes models may lie beside them: it is not to run as one.
 TEST(Folder, AScriptBesideAnyModelIsNoModel) {
   test::Disk disk({{"newer/model.py", "a"}, {"newer/m/2/model.onnx", "a"}, {"linked/model.py", "a"}, {"m/1/x", "a"}});
   disk.link("linked/n", "../m");
