@@ -99,6 +99,8 @@ Status check_quantiles(const Values& values) {
     const double share = std::strtod(v.c_str(), &end);
     if (v.empty() || !std::isdigit(static_cast<unsigned char>(v[0])) || *end != 0 || !(share >= 0 && share <= 1))
       return invalid("expected numbers from 0 to 1, such as 0.99, got '" + v + "'");
+    // Two rows of the same name and labels, and nobody can read the page.
+    if (std::count(values.begin(), values.end(), v) > 1) return invalid("'" + v + "' is there more than once");
   }
   return {};
 }

@@ -58,6 +58,14 @@ TEST(Settings, PathsOfEndpointsAreNoneOfWeirsOwn) {
     EXPECT_TRUE(Read(bad).says("is weir's own")) << bad << Read(bad).error;
 }
 
+TEST(Settings, QuantilesAreSharesAndEachIsThereOnce) {
+  EXPECT_EQ(Read("metrics: {quantiles: [0, 0.5, \"0.999\", 1]}").error, "");
+  for (const char* bad : {"1.5", "-0.5", "p99", "0.5x", "nan"})
+    EXPECT_TRUE(Read("metrics: {quantiles: [\"" + std::string(bad) + "\"]}").says("expected numbers from 0 to 1"))
+        << bad;
+  EXPECT_TRUE(Read("metrics: {quantiles: [0.5, 0.9, 0.5]}").says("'0.5' is there more than once"));
+}
+
 TEST(Settings, SwitchesAreNoNamesOfLogs) {
   for (const char* word : {"on", "true", "\"yes\"", "stdout", "True", "none"}) {
     for (const char* key : {"access_log: ", "audit_log: "})
