@@ -65,6 +65,12 @@ bool is_among(std::string_view protocol, std::string_view words) {
   return false;
 }
 
+std::string comma_separated(std::string_view words) {
+  std::string out(words);
+  for (size_t at = 0; (at = out.find(' ', at)) != out.npos; at += 2) out.replace(at, 1, ", ");
+  return out;
+}
+
 IdentityRef anonymous_identity(Roles roles) {
   auto out = std::make_shared<wire::Identity>();
   out->name = "anonymous";
@@ -227,7 +233,7 @@ base::Result<wire::Caller> Authenticator::let_in(IdentityRef identity, Permissio
   const wire::Identity& who = *identity;
   if (!who.protocol.empty() && !is_among(protocol, who.protocol))
     return failure(Code::kPermissionDenied,
-                   "the key '" + who.name + "' is for the routes of " + who.protocol + " alone");
+                   "the key '" + who.name + "' is for the routes of " + comma_separated(who.protocol) + " alone");
   if (!allows(who.roles, permission)) return lacks_role(who, permission);
   return as == Recalled::kCounted ? wire::Caller::enter_counted(std::move(identity), env_.now())
                                   : wire::Caller::enter(std::move(identity), env_.now());

@@ -281,6 +281,8 @@ TEST_F(AuthenticatorTest, AKeyOfSomeProtocolsOpensNoOther) {
   EXPECT_EQ(code("secret-of-a", Permission::kInfer, "ollama"), Code::kOk);
   EXPECT_EQ(code("secret-of-a", Permission::kInfer, "oip"), Code::kPermissionDenied);
   EXPECT_EQ(code("secret-of-a", Permission::kInfer, "open"), Code::kPermissionDenied);
+  EXPECT_EQ(admit("secret-of-a", Permission::kInfer, "oip").error().text,
+            "the key 'a' is for the routes of openai, ollama alone");
   EXPECT_EQ(code("secret-of-a", Permission::kRead, ""), Code::kPermissionDenied) << "a path that there is not";
 }
 
