@@ -23,7 +23,7 @@ namespace weir::base {
 namespace {
 
 struct FileState {
-  bool regular = false;
+  bool regular = false, character = false;
   dev_t device = 0;
   ino_t inode = 0;
   uint64_t size = 0;
@@ -31,7 +31,8 @@ struct FileState {
   explicit FileState(int fd) {
     struct stat now {};
     if (::fstat(fd, &now) < 0) return;
-    regular = S_ISREG(now.st_mode), device = now.st_dev, inode = now.st_ino, size = uint64_t(now.st_size);
+    regular = S_ISREG(now.st_mode), character = S_ISCHR(now.st_mode);
+    device = now.st_dev, inode = now.st_ino, size = uint64_t(now.st_size);
   }
   bool same_as(const FileState& other) const { return device == other.device && inode == other.inode; }
 };
@@ -79,10 +80,12 @@ int open_to_append(const char* path, unsigned mode) {
 }
 
 // The file is this process's alone, and empty. False: errno says why. Where the file system knows no locks, it is taken
-// to be so.
+// to be so, and /dev/null is everybody's.
 bool begin_alone(int fd) {
+  const FileState file(fd);
+  if (file.character) return true;
   if (::flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) return errno = EBUSY, false;
-  return !FileState(fd).regular || ::ftruncate(fd, 0) == 0;
+  return !file.regular || ::ftruncate(fd, 0) == 0;
 }
 
 std::string_view reason(int error) {

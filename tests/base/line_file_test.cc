@@ -83,6 +83,14 @@ TEST_F(LineFileTest, AnArrayIsOfOneProcessAlone) {
   EXPECT_EQ(text(path), "[\n]\n");
 }
 
+TEST_F(LineFileTest, ADeviceIsLockedForNobody) {
+  const LineFile::Names names{"the file", "file", "dropped_total", LineFile::Form::kElements};
+  auto file = LineFile::open(names, "/dev/null", 0600, metrics),
+       second = LineFile::open(names, "/dev/null", 0600, metrics);
+  ASSERT_TRUE(file && second);
+  EXPECT_TRUE((*file)->put(",1\n", 1));
+}
+
 TEST_F(LineFileTest, AFileThatWasMovedAwayEndsAndTheNextBegins) {
   auto file = open();
   file->put(",1\n", 1);
