@@ -25,9 +25,10 @@ class Watch {
 
   // This state is now dealt with, whether it loaded or failed: not reported again by itself.
   void took(const std::string& model, uint64_t fingerprint) { taken_[model] = fingerprint, failed_.erase(model); }
+  // Whether that state was taken, and has not failed.
   bool has_taken(const std::string& model, uint64_t fingerprint) const {
     const auto taken = taken_.find(model);
-    return taken != taken_.end() && taken->second == fingerprint;
+    return taken != taken_.end() && taken->second == fingerprint && !failed_.contains(model);
   }
   void forget(const std::string& model) { taken_.erase(model), failed_.erase(model); }
   // The load of what took() named has failed, maybe for a reason that its files do not show: kNo reports it again.

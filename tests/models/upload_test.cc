@@ -21,7 +21,10 @@ TEST(Upload, AConfigurationAndFilesCanComeWithTheLoad) {
   EXPECT_EQ((*repo.now()->find("m", ""))->spec.max_batch, 5u);
   EXPECT_TRUE(repo.load("m").ok());
   EXPECT_EQ((*repo.now()->find("m", ""))->spec.max_batch, 5u) << "kept until the folder changes";
-  disk.write("m/1/model.onnx", "longer");
+  disk.write("m/1/model.onnx", "broken");
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(repo.load("m").ok()) << i << ": a folder that does not load is tried again";
+  EXPECT_EQ((*repo.now()->find("m", ""))->spec.max_batch, 5u);
+  disk.write("m/1/model.onnx", "longest");
   EXPECT_TRUE(repo.load("m").ok());
   EXPECT_EQ((*repo.now()->find("m", ""))->spec.max_batch, 32u);
   EXPECT_TRUE(repo.load("m", {{"config", R"({"max_batch_size":6})"}}).ok());
