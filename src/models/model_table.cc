@@ -251,10 +251,14 @@ base::Result<std::shared_ptr<bus::Served>> ModelTable::find(const std::string& n
   return coming ? base::try_again(base::Code::kUnavailable, text) : base::failure(base::Code::kUnavailable, text);
 }
 
-bool ModelTable::serves(const std::string& name) const {
+bool ModelTable::serves(const std::string& name, Serves what) const {
   auto found = models_.find(name);
-  return found != models_.end() && std::any_of(found->second.versions.begin(), found->second.versions.end(),
-                                               [](const auto& s) { return s.second.served != nullptr; });
+  if (found == models_.end()) return false;
+  const auto& versions = found->second.versions;
+  const bool some = std::any_of(versions.begin(), versions.end(), [](const auto& s) { return s.second.served; });
+  if (what == Serves::kSome) return some;
+  return some && std::all_of(versions.begin(), versions.end(),
+                             [](const auto& s) { return s.second.served && s.second.reason.empty(); });
 }
 
 const Upload* ModelTable::uploaded(const std::string& name) const {

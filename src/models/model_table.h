@@ -67,7 +67,9 @@ class ModelTable {
   void destroyed(const Retired& what, Left left);
 
   bool knows(const std::string& model) const { return models_.count(model) > 0; }
-  bool serves(const std::string& model) const;
+  // kWhole: each of its versions, and nothing has gone wrong since they were loaded.
+  enum class Serves : bool { kSome, kWhole };
+  bool serves(const std::string& model, Serves what = Serves::kSome) const;
   const Upload* uploaded(const std::string& model) const;  // null: it is what its folder says
   std::vector<std::string> names() const;
   // The models that this one is a pipeline of.

@@ -61,9 +61,10 @@ base::Status Repository::Parts::Requests::load_named(const std::string& name, co
   if (!parameters->empty()) return load_uploaded(name, *parameters);
   auto folder = parts_.find(name);
   if (!folder) return parts_.not_there(name, folder.error());
-  // A configuration that came with a load request is in force until the folder changes, as Triton has it.
+  // A configuration that came with a load request is in force until the folder changes, as Triton has it, or the model
+  // breaks: nobody loads that anew but this.
   const Upload* given = table_.uploaded(name);
-  const bool in_force = given && given->root().empty() && table_.serves(name);
+  const bool in_force = given && given->root().empty() && table_.serves(name, ModelTable::Serves::kWhole);
   if (in_force && parts_.watch.has_taken(name, folder->fingerprint())) return {};
   const auto config = parts_.configure(*folder);
   if (!table_.serves(name)) {

@@ -184,6 +184,31 @@ TEST(BrokenModel, IsNotLoadedAnewWhereItsConfigurationCameWithARequest) {
   EXPECT_EQ(shop.states.back(), bus::ModelState::kUnavailable);
 }
 
+// A load that brings no configuration would leave it so.
+TEST(BrokenModel, IsLoadedAnewByAnyLoadWhereItsConfigurationCameWithOne) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  RepositoryOptions options;
+  options.control = Control::kExplicit, options.allow_config_override = true;
+  Shop shop(disk, options);
+  ASSERT_TRUE(shop.repository->start().ok());
+  const auto load = [&](LoadParameters parameters) {
+    std::promise<base::Status> loaded;
+    shop.repository->load("m", std::move(parameters), [&](auto s) { loaded.set_value(s); });
+    return loaded.get_future().get();
+  };
+  ASSERT_TRUE(load({{"config", R"({"backend":"onnxruntime","instance_group":[{"count":2,"kind":"KIND_CPU"}]})"}}).ok());
+  ASSERT_TRUE(load({}).ok());
+  ASSERT_EQ(shop.made, 2) << "it is in force";
+  shop.healths[0] = Health::kLost, shop.healths[1] = Health::kAlive;
+  shop.break_of(0)(lost());
+  shop.wait([&] { return shop.reasons.back().ends_with("and its other instances serve on"); });
+  ASSERT_TRUE(load({}).ok());
+  shop.wait([&] { return shop.reasons.back().empty(); });
+  std::lock_guard lock(shop.mutex);
+  EXPECT_EQ(shop.made, 3) << "one instance, as the folder says";
+}
+
 TEST(BrokenModel, WhatAnOldEngineSaysLateIsOfNoInterest) {
   test::Disk disk;
   disk.write("m/1/model.onnx", "a");
