@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/stepped_charge.h"
 #include "msg/token_constraint.h"
 
 namespace weir::msg {
@@ -21,17 +22,23 @@ enum class AddSpecial : uint8_t { kNo, kYes };   // add the tokens that the mode
 enum class SkipSpecial : uint8_t { kNo, kYes };  // leave special tokens out of decoded text
 
 // A caller's own limits for one piece of work on text. A shard works on a text only for as long as its connections may
-// wait, and a worker stops when the client has left.
+// wait, and a worker stops when the client has left. What a template makes is charged while it is made.
 struct TextBudget {
   uint64_t steps = UINT64_MAX;                   // of a chat template; about 100 ns each
   size_t bytes = SIZE_MAX;                       // of text that is made
   const std::atomic<bool>* cancelled = nullptr;  // borrowed; true: nobody waits for the result any more
+  base::SteppedCharge* memory = nullptr;         // borrowed, for nothing else than this work; null: nobody counts
+  bool brief = false;                            // on a shard: what takes several tries is not begun
 
   bool stopped() const { return cancelled && cancelled->load(std::memory_order_relaxed); }
+  // All that `memory` was charged for is gone, but for so many bytes.
+  void keep(uint64_t bytes) const {
+    if (memory && memory->used() > bytes) memory->give(memory->used() - bytes);
+  }
 };
 
-// The budget of a shard: a few milliseconds at most.
-inline constexpr TextBudget kBriefText{20'000, size_t(16) << 10, nullptr};
+// The budget of a shard: a few milliseconds at most. So little memory is not charged.
+inline constexpr TextBudget kBriefText{.steps = 20'000, .bytes = size_t(16) << 10, .brief = true};
 
 struct ChatOptions {
   bool add_generation_prompt = true;
@@ -107,7 +114,8 @@ class TextCodec {
   // template knows (tools, …) in `extra`, an object; the template sees both with their keys in order. Content parts of
   // type text are joined; a part of type image becomes `image_text`. Arguments of tool calls that are JSON text become
   // values. Errors: INVALID_ARGUMENT in the words of the template or naming the message; RESOURCE_EXHAUSTED for more
-  // than any template may take; ABORTED for more than the budget allows; CANCELLED.
+  // than any template may take; base::overloaded() where the budget's memory has no room, which stays charged for the
+  // text that is returned, by its capacity; ABORTED for more than the budget allows; CANCELLED.
   virtual base::Result<std::string> render_chat(const nlohmann::ordered_json& messages,
                                                 const nlohmann::ordered_json& extra,
                                                 const ChatOptions& options) const = 0;

@@ -6,6 +6,7 @@
 
 #include "text/fallback_templates.h"
 #include "text/model_json.h"
+#include "text/rendering.h"
 #include "tokenizers/decode_stream.h"
 
 namespace weir::text {
@@ -246,16 +247,6 @@ base::Status cut_after_final_message(std::string& prompt, std::string_view conte
   return {};
 }
 
-base::Status status_of(jinja::Error error) {
-  switch (error.kind) {
-    case jinja::Error::Kind::kTemplate: return base::invalid(std::move(error.message));
-    case jinja::Error::Kind::kLimit: return base::failure(base::Code::kResourceExhausted, std::move(error.message));
-    case jinja::Error::Kind::kBudget: return base::failure(base::Code::kAborted, std::move(error.message));
-    case jinja::Error::Kind::kCancelled: return base::failure(base::Code::kCancelled, std::move(error.message));
-  }
-  return base::failure(base::Code::kInternal, std::move(error.message));
-}
-
 // The tokenizers library's DecodeStream as a TokenDecoder.
 class Decoder final : public msg::TokenDecoder {
  public:
@@ -388,13 +379,11 @@ base::Result<std::string> Processor::render_chat(const Json& messages, const Jso
     final_content = conversation.back()["content"].get<std::string>();
   variables["messages"] = std::move(conversation);
   variables["add_generation_prompt"] = options.add_generation_prompt;
-  const msg::TextBudget& budget = options.budget;
   const bool with_tools = tool_chat && variables["tools"].is_array() && !variables["tools"].empty();
-  auto prompt = (with_tools ? tool_chat : chat)->render(variables, {budget.steps, budget.bytes, budget.cancelled});
-  if (!prompt) return status_of(std::move(prompt.error()));
-  if (options.continue_final_message)
+  auto prompt = render(*(with_tools ? tool_chat : chat), variables, options.budget);
+  if (prompt && options.continue_final_message)
     if (auto status = cut_after_final_message(*prompt, final_content); !status.ok()) return status;
-  return *std::move(prompt);
+  return prompt;
 }
 
 }  // namespace weir::text

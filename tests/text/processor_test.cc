@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/overload.h"
 #include "support/cpu_time.h"
 #include "tiny_tokenizers.h"
 
@@ -243,6 +244,28 @@ TEST(ToolArguments, TakeTimeInProportion) {
     for (int i = 0; i < 8 && grew > 2.5; ++i) grew = std::min(grew, once(40'000) / once(20'000));
     EXPECT_LE(grew, 2.5);
   }
+}
+
+TEST(Processor, ATextIsChargedWhileItIsMadeAndThenByItsLength) {
+  base::MemoryLedger ledger(uint64_t(64) << 20);
+  base::SteppedCharge charge(&ledger, base::MemoryKind::kDecoding);
+  const Json messages = Json::array({{{"role", "user"}, {"content", "hi"}}});
+  msg::ChatOptions options;
+  options.budget.memory = &charge;
+  auto p = a_processor({}, {}, "{% set a = 'x' * 1000000 %}{% for i in range(9) %}{{ a }}{% endfor %}");
+  auto text = p->render_chat(messages, Json::object(), options);
+  ASSERT_TRUE(text) << text.error().text;
+  EXPECT_EQ(text->size(), 9'000'000u);
+  EXPECT_EQ(charge.used(), text->capacity());
+  EXPECT_GE(ledger.held(base::MemoryKind::kDecoding), text->capacity());
+  options.budget.keep(0);
+  EXPECT_EQ(ledger.held(), 0u);
+
+  ledger.add(base::MemoryKind::kSlabs, uint64_t(60) << 20);
+  text = p->render_chat(messages, Json::object(), options);
+  ASSERT_FALSE(text);
+  EXPECT_EQ(base::http_status(text.error()), 503) << text.error().text;
+  EXPECT_EQ(ledger.held(), uint64_t(60) << 20);
 }
 
 TEST(Processor, TheFinalMessageIsFoundInTimeThatIsLinear) {

@@ -2,6 +2,7 @@
 #include "evaluation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "builtins.h"
 
@@ -46,7 +47,22 @@ void Evaluation::check_limits() {
   if (steps_ > kMaxSteps) exceed_limit("the template takes too many steps");
   if (steps_ > budget_.steps) throw Exception{{Error::Kind::kBudget, "the template takes longer"}};
   if (budget_.stopped()) throw Exception{{Error::Kind::kCancelled, "cancelled"}};
+  hold((steps_ - std::exchange(held_steps_, steps_)) * kHeldPerStep);
   next_check_ = std::min({steps_ + kCheckEvery, kMaxSteps, budget_.steps}) + 1;
+}
+
+void Evaluation::ask_for_memory() {
+  const uint64_t more = std::max(held_ - granted_, kMemoryPiece);
+  if (!budget_.memory->take(more)) throw Exception{{Error::Kind::kMemory, "there is no memory for the template"}};
+  granted_ += more;
+}
+
+// Both texts are there while the old one is copied.
+void Evaluation::grow(std::string& out, size_t more) {
+  const size_t before = out.capacity(), after = std::max(out.size() + more, 2 * before);
+  hold(after);
+  out.reserve(after);
+  if (budget_.memory) held_ -= before;
 }
 
 void Evaluation::too_long() const {
@@ -79,28 +95,24 @@ Evaluation::Flow Evaluation::run(const Body& body, Scope& scope, std::string& ou
 
 void Evaluation::write(std::string& out, const Value& value) {
   if (value.undefined()) return;
-  size_t before = out.size();
   if (value.text())
-    out += value.str();
+    append(out, value.str());
   else
-    out += text_of(value);
-  spend_bytes(out.size() - before);
+    append(out, text_of(value));
 }
 
-std::string Evaluation::captured(const Body& body, const Scope& scope) {
+Value Evaluation::captured(const Body& body, const Scope& scope) {
   std::string out;
   Scope inner{&scope, {}};
   run(body, inner, out);
-  return out;
+  count_bytes(out.size());
+  return Value(std::move(out));
 }
 
 Evaluation::Flow Evaluation::run(const Stmt& stmt, Scope& scope, std::string& out) {
   Deeper deeper(*this);
   switch (stmt.kind) {
-    case Stmt::Kind::kText:
-      spend_bytes(stmt.text.size());
-      out += stmt.text;
-      return Flow::kNext;
+    case Stmt::Kind::kText: append(out, stmt.text); return Flow::kNext;
     case Stmt::Kind::kPrint: write(out, eval(*stmt.expr, scope)); return Flow::kNext;
     case Stmt::Kind::kIf:
       for (const auto& [condition, body] : stmt.branches)
@@ -109,7 +121,7 @@ Evaluation::Flow Evaluation::run(const Stmt& stmt, Scope& scope, std::string& ou
     case Stmt::Kind::kFor: return run_for(stmt, scope, out);
     case Stmt::Kind::kSet: assign(stmt.target, eval(*stmt.expr, scope), scope); return Flow::kNext;
     case Stmt::Kind::kSetBlock: {
-      Value value = text(captured(stmt.body, scope));
+      Value value = captured(stmt.body, scope);
       assign(stmt.target, stmt.expr ? filter(*stmt.expr, scope, &value) : value, scope);
       return Flow::kNext;
     }
@@ -120,7 +132,7 @@ Evaluation::Flow Evaluation::run(const Stmt& stmt, Scope& scope, std::string& ou
       return run(stmt.body, inner, out);
     }
     case Stmt::Kind::kFilter: {
-      Value value = text(captured(stmt.body, scope));
+      Value value = captured(stmt.body, scope);
       write(out, filter(*stmt.expr, scope, &value));
       return Flow::kNext;
     }
@@ -226,7 +238,8 @@ Value Evaluation::run_macro(const Stmt& stmt, const Scope& defined, Arguments& a
   }
   std::string out;
   run(stmt.body, scope, out);
-  return text(std::move(out));
+  count_bytes(out.size());
+  return Value(std::move(out));
 }
 
 Value Evaluation::call(const Value& what, Arguments& arguments) {

@@ -165,6 +165,7 @@ Value Evaluation::dict(const Expr& expr, const Scope& scope) {
     Value key = eval(*expr.args[i], scope);
     if (!key.text()) fail("a dict's key is a " + std::string(key.kind()) + ", not a str");
     Value value = eval(*expr.args[i + 1], scope);
+    spend_bytes(key.str().size());
     auto old = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.first == key.str(); });
     if (old != entries.end())
       old->second = std::move(value);
@@ -349,9 +350,10 @@ Value Evaluation::binary(Op op, const Value& left, const Value& right) {
     return Value(left.str() + right.str());
   }
   if (op == Op::kAdd && left.list() && right.list()) {
+    spend(left.items().size() + right.items().size());
     List out = left.items();
     out.insert(out.end(), right.items().begin(), right.items().end());
-    return list(std::move(out));
+    return Value::list(std::move(out));
   }
   if (op == Op::kMul && (left.text() || left.list()) && (right.integer() || right.boolean()))
     return repeat(left, std::max<int64_t>(0, right.to_int("")));

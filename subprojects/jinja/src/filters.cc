@@ -92,16 +92,17 @@ Value replace_filter(Evaluation& evaluation, const Value& v, Arguments& a) {
 }
 
 Value escape(Evaluation& evaluation, const Value& v, Arguments&) {
+  const std::string text = evaluation.text_of(v);
   std::string out;
-  for (char c : evaluation.text_of(v)) switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out += c;
+  for (const char& c : text) switch (c) {
+      case '&': evaluation.append(out, "&amp;"); break;
+      case '<': evaluation.append(out, "&lt;"); break;
+      case '>': evaluation.append(out, "&gt;"); break;
+      case '\'': evaluation.append(out, "&#39;"); break;
+      case '"': evaluation.append(out, "&#34;"); break;
+      default: evaluation.append(out, {&c, 1});
     }
-  return evaluation.text(std::move(out));
+  return Value(std::move(out));
 }
 
 Value safe(Evaluation&, const Value& v, Arguments&) { return v; }
@@ -123,8 +124,13 @@ Value tojson(Evaluation& evaluation, const Value& v, Arguments& a) {
   }
   options.sort = a.get(3, "sort_keys", false).truth();
   evaluation.pay_for(v);
-  options.most = Evaluation::kMaxBytes;
-  return evaluation.text(dump(v, options));
+  options.make_room = [&evaluation](std::string& out, size_t more) {
+    if (out.size() + more > Evaluation::kMaxBytes) exceed_limit("the template makes too much text");
+    evaluation.make_room(out, more);
+  };
+  std::string out = dump(v, options);
+  evaluation.count_bytes(out.size());
+  return Value(std::move(out));
 }
 
 Value indent(Evaluation& evaluation, const Value& v, Arguments& a) {
@@ -132,20 +138,20 @@ Value indent(Evaluation& evaluation, const Value& v, Arguments& a) {
   std::string pad =
       width.text() ? width.str() : std::string(size_t(std::clamp<int64_t>(width.to_int("the width"), 0, 1024)), ' ');
   bool first = a.get(1, "first", false).truth(), blank = a.get(2, "blank", false).truth();
-  std::string input = evaluation.text_of(v), out = first ? pad : "";
+  std::string input = evaluation.text_of(v), out;
+  if (first) evaluation.append(out, pad);
   size_t line = 0;
   for (std::string_view rest = input;; ++line) {
     size_t end = std::min(rest.find('\n'), rest.size());
     if (line > 0) {
-      out += '\n';
-      if (blank || end > 0) out += pad;
+      evaluation.append(out, "\n");
+      if (blank || end > 0) evaluation.append(out, pad);
     }
-    out += rest.substr(0, end);
-    if (out.size() > Evaluation::kMaxBytes) exceed_limit("the template makes too much text");
+    evaluation.append(out, rest.substr(0, end));
     if (end == rest.size()) break;
     rest.remove_prefix(end + 1);
   }
-  return evaluation.text(std::move(out));
+  return Value(std::move(out));
 }
 
 Value absolute(Evaluation&, const Value& v, Arguments&) {

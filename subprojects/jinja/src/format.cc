@@ -29,10 +29,9 @@ class Formatter {
     std::string out;
     while (!rest_.empty()) {
       size_t at = std::min(rest_.find('%'), rest_.size());
-      out += rest_.substr(0, at);
+      evaluation_.append(out, rest_.substr(0, at));
       rest_.remove_prefix(at);
       if (!rest_.empty()) convert(out);
-      if (out.size() > Evaluation::kMaxBytes) exceed_limit("the template makes too much text");
     }
     size_t given = arguments_.tuple() ? arguments_.items().size() : arguments_.dict() ? taken_ : 1;
     if (taken_ < given) fail("not all arguments are used by the format");
@@ -87,7 +86,7 @@ class Formatter {
                          : (text.starts_with('-') || text.starts_with('+') || text.starts_with(' '));
       text.insert(at, size_t(missing), zeros ? '0' : ' ');
     }
-    out += text;
+    evaluation_.append(out, text);
   }
 
   Conversion read() {
@@ -187,7 +186,7 @@ class Formatter {
 }  // namespace
 
 Value formatted(Evaluation& evaluation, std::string_view format, const Value& arguments) {
-  return evaluation.text(Formatter(evaluation, format, arguments).run());
+  return Value(Formatter(evaluation, format, arguments).run());
 }
 
 }  // namespace jinja

@@ -33,6 +33,7 @@ Dict named_fields(Evaluation& evaluation, Arguments& arguments) {
   if (!arguments.values.empty()) {
     if (arguments.values.size() > 1 || !arguments.values[0].dict()) fail("namespace and dict take names, or a dict");
     evaluation.spend(arguments.values[0].entries().size());
+    for (const auto& [key, item] : arguments.values[0].entries()) evaluation.spend_bytes(key.size());
     fields = arguments.values[0].entries();
   }
   for (auto& [name, value] : arguments.named) fields.emplace_back(name, std::move(value));
@@ -76,7 +77,10 @@ List elements(Evaluation& evaluation, const Value& value) {
   }
   List out;
   if (value.dict()) {
-    for (const auto& [key, item] : value.entries()) out.emplace_back(key);
+    for (const auto& [key, item] : value.entries()) {
+      evaluation.spend_bytes(key.size());
+      out.emplace_back(key);
+    }
   } else if (value.text()) {
     const std::string& text = value.str();
     evaluation.spend(text.size());

@@ -35,11 +35,10 @@ Value join_filter(Evaluation& evaluation, const Value& v, Arguments& a) {
   Value path = a.get(1, "attribute", None{});
   bool first = true;
   for (const Value& item : elements(evaluation, v)) {
-    if (!std::exchange(first, false)) out += between;
-    out += evaluation.text_of(path.none() ? item : dotted(evaluation, item, path));
-    if (out.size() > Evaluation::kMaxBytes) exceed_limit("the template makes too much text");
+    if (!std::exchange(first, false)) evaluation.append(out, between);
+    evaluation.append(out, evaluation.text_of(path.none() ? item : dotted(evaluation, item, path)));
   }
-  return evaluation.text(std::move(out));
+  return Value(std::move(out));
 }
 
 Value first(Evaluation& evaluation, const Value& v, Arguments&) {

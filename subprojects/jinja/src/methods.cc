@@ -45,10 +45,11 @@ int64_t limit_of(const Arguments& arguments, size_t place, std::string_view name
 }
 
 // str.split() without a separator: words between white space.
-List words(std::string_view text, int64_t most) {
+List words(Evaluation& evaluation, std::string_view text, int64_t most) {
   List out;
   text = trimmed(text, Side::kLeft);
   while (!text.empty()) {
+    evaluation.spend(1);
     if (most >= 0 && int64_t(out.size()) == most) {
       out.emplace_back(trimmed(text, Side::kRight));
       break;
@@ -70,17 +71,18 @@ Value split(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   int64_t most = limit_of(arguments, 1, "maxsplit");
   std::string_view text = self.str();
   evaluation.spend_bytes(text.size());
-  if (separator.none()) return evaluation.list(words(text, most));
+  if (separator.none()) return Value::list(words(evaluation, text, most));
   std::string_view by = text_of(separator, "the separator");
   if (by.empty()) fail("the separator is empty");
   evaluation.pay_for_search(text.size(), by.size());
   List out;
   for (size_t at; most != 0 && (at = text.find(by)) != text.npos; --most) {
+    evaluation.spend(1);
     out.emplace_back(text.substr(0, at));
     text.remove_prefix(at + by.size());
   }
   out.emplace_back(text);
-  return evaluation.list(std::move(out));
+  return Value::list(std::move(out));
 }
 
 Value rsplit(Evaluation& evaluation, const Value& self, Arguments& arguments) {
@@ -94,12 +96,13 @@ Value rsplit(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   evaluation.spend_bytes(text.size());
   evaluation.pay_for_search(text.size(), by.size());
   for (size_t at; most != 0 && (at = text.rfind(by)) != text.npos; --most) {
+    evaluation.spend(1);
     out.emplace_back(text.substr(at + by.size()));
     text = text.substr(0, at);
   }
   out.emplace_back(text);
   std::reverse(out.begin(), out.end());
-  return evaluation.list(std::move(out));
+  return Value::list(std::move(out));
 }
 
 Value splitlines(Evaluation& evaluation, const Value& self, Arguments& arguments) {
@@ -108,12 +111,13 @@ Value splitlines(Evaluation& evaluation, const Value& self, Arguments& arguments
   evaluation.spend_bytes(text.size());
   List out;
   while (!text.empty()) {
+    evaluation.spend(1);
     size_t end = std::min(text.find_first_of("\n\r\v\f\x1c\x1d\x1e"), text.size());
     size_t next = end == text.size() ? end : end + (text.substr(end).starts_with("\r\n") ? 2 : 1);
     out.emplace_back(text.substr(0, keep ? next : end));
     text.remove_prefix(next);
   }
-  return evaluation.list(std::move(out));
+  return Value::list(std::move(out));
 }
 
 Value replace(Evaluation& evaluation, const Value& self, Arguments& arguments) {
@@ -127,11 +131,10 @@ Value join(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   std::string out;
   bool first = true;
   for (const Value& part : elements(evaluation, arguments.need(0, "iterable"))) {
-    if (!std::exchange(first, false)) out += self.str();
-    out += text_of(part, "what is joined");
-    if (out.size() > Evaluation::kMaxBytes) exceed_limit("the template makes too much text");
+    if (!std::exchange(first, false)) evaluation.append(out, self.str());
+    evaluation.append(out, text_of(part, "what is joined"));
   }
-  return evaluation.text(std::move(out));
+  return Value(std::move(out));
 }
 
 template <bool kLast, bool kMust>
@@ -251,8 +254,11 @@ Value get(Evaluation& evaluation, const Value& self, Arguments& arguments) {
 
 Value items(Evaluation& evaluation, const Value& self, Arguments&) {
   List out;
-  for (const auto& [key, value] : self.entries()) out.push_back(Value::tuple({Value(key), value}));
-  return evaluation.list(std::move(out));
+  for (const auto& [key, value] : self.entries()) {
+    evaluation.spend(3), evaluation.spend_bytes(key.size());
+    out.push_back(Value::tuple({Value(key), value}));
+  }
+  return Value::list(std::move(out));
 }
 Value keys(Evaluation& evaluation, const Value& self, Arguments&) { return Value::list(elements(evaluation, self)); }
 Value values(Evaluation& evaluation, const Value& self, Arguments&) {

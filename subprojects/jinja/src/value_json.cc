@@ -52,13 +52,12 @@ class Dumper {
   }
 
   void value(const Value& v, int depth) {
-    if (out_.size() > options_.most) exceed_limit("the template makes too much text");
     if (v.none())
-      out_ += "null";
+      add("null");
     else if (v.boolean())
-      out_ += v.truth() ? "true" : "false";
+      add(v.truth() ? "true" : "false");
     else if (v.integer())
-      out_ += v.repr();
+      add(v.repr());
     else if (v.real())
       number(v.to_real());
     else if (v.text())
@@ -73,45 +72,52 @@ class Dumper {
   std::string take() { return std::move(out_); }
 
  private:
+  void make_room(size_t more) {
+    if (options_.make_room) options_.make_room(out_, more);
+  }
+  void add(std::string_view more) {
+    make_room(more.size());
+    out_ += more;
+  }
   void number(double d) {
     if (std::isnan(d))
-      out_ += "NaN";
+      add("NaN");
     else if (std::isinf(d))
-      out_ += d < 0 ? "-Infinity" : "Infinity";
+      add(d < 0 ? "-Infinity" : "Infinity");
     else
-      out_ += float_text(d);
+      add(float_text(d));
   }
   void line(int depth) {
     if (!pretty_) return;
-    out_ += '\n';
-    while (depth-- > 0 && out_.size() <= options_.most) out_ += unit_;
+    add("\n");
+    while (depth-- > 0) add(unit_);
   }
   void list(const List& items, int depth) {
-    if (items.empty()) return void(out_ += "[]");
-    out_ += '[';
+    if (items.empty()) return add("[]");
+    add("[");
     for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) out_ += options_.item_separator;
+      if (i > 0) add(options_.item_separator);
       line(depth + 1);
       value(items[i], depth + 1);
     }
     line(depth);
-    out_ += ']';
+    add("]");
   }
   void dict(const Dict& entries, int depth) {
-    if (entries.empty()) return void(out_ += "{}");
+    if (entries.empty()) return add("{}");
     std::vector<const Dict::value_type*> order;
     for (const auto& entry : entries) order.push_back(&entry);
     if (options_.sort) std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->first < b->first; });
-    out_ += '{';
+    add("{");
     for (size_t i = 0; i < order.size(); ++i) {
-      if (i > 0) out_ += options_.item_separator;
+      if (i > 0) add(options_.item_separator);
       line(depth + 1);
       text(order[i]->first);
-      out_ += options_.key_separator;
+      add(options_.key_separator);
       value(order[i]->second, depth + 1);
     }
     line(depth);
-    out_ += '}';
+    add("}");
   }
   void escape(unsigned unit) {
     char buffer[16];
@@ -119,8 +125,14 @@ class Dumper {
     out_ += buffer;
   }
   void text(std::string_view s) {
-    out_ += '"';
-    for (size_t at = 0; at < s.size();) {
+    constexpr size_t kPiece = 1024, kMostPerByte = 6, kMostOfCharacter = 4;
+    add("\"");
+    for (size_t at = 0, paid = 0; at < s.size();) {
+      if (at >= paid) {
+        const size_t piece = std::min(kPiece, s.size() - at);
+        make_room(kMostPerByte * (piece + kMostOfCharacter));
+        paid = at + piece;
+      }
       auto c = static_cast<unsigned char>(s[at]);
       if (c >= 0x80 && options_.ascii) {
         char32_t code = utf8_next(s, at);
@@ -147,7 +159,7 @@ class Dumper {
             out_ += char(c);
       }
     }
-    out_ += '"';
+    add("\"");
   }
 
   const DumpOptions& options_;

@@ -1,6 +1,7 @@
 // Values from JSON, and JSON from values as Python's json.dumps writes it.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -17,9 +18,9 @@ struct DumpOptions {
   std::string item_separator = ", ", key_separator = ": ";
   bool ascii = false;  // ensure_ascii
   bool sort = false;   // sort_keys
-  uint64_t most = 1 << 20;
+  // Called before so many bytes are appended to the text; ends it by an Exception. Empty: nobody is asked.
+  std::function<void(std::string&, size_t)> make_room{};
 };
-// Fails where it becomes longer than `most` bytes (and one value more).
 std::string dump(const Value& value, const DumpOptions& options);
 
 }  // namespace jinja

@@ -157,6 +157,50 @@ TEST(Budget, WhatPassesTheBoundOfAllTemplatesIsNotWorthAnotherTry) {
   EXPECT_EQ(within({.steps = 100}, "{% for i in range(99) %}{{ i }}{% endfor %}"), Kind::kBudget);
 }
 
+struct Meter final : MemoryMeter {
+  explicit Meter(uint64_t bytes) : room(bytes) {}
+  bool take(uint64_t bytes) override {
+    if (bytes > room - taken) return false;
+    taken += bytes;
+    return true;
+  }
+  const uint64_t room;
+  uint64_t taken = 0;
+};
+
+TEST(Budget, MemoryIsAskedForBeforeItIsTaken) {
+  const std::string list = "{% set n = namespace(l=[1]) %}";
+  for (const std::string& source :
+       {std::string("{{ 'x' * 100000000 }}"), std::string("{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}"),
+        std::string("{% set t %}{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}{% endset %}"),
+        std::string("{{ range(99999) | join('x' * 10000) }}"),
+        std::string("{{ ('x' * 10000).join(('y,' * 9999).split(',')) }}"),
+        list + "{% for i in range(22) %}{% set n.l = n.l + n.l %}{% endfor %}",
+        list + "{% set k = 'k' * 1000000 %}{% for i in range(99) %}{% set n.l = n.l + [{k: i}] %}{% endfor %}",
+        list + "{% set k = {'k' * 1000000: 1} %}{% for i in range(99) %}{% set n.l = n.l + [dict(k)] %}{% endfor %}",
+        list + "{% set k = {'k' * 1000000: 1} %}{% for i in range(99) %}{% set n.l = n.l + [k.keys()] %}{% endfor %}",
+        std::string("{{ ('a,' * 999999).split(',') | length }}"), std::string("{{ ('a ' * 999999).split() | length }}"),
+        std::string("{{ ('a\n' * 999999).splitlines() | length }}"), std::string("{{ ('\"' * 2999999) | tojson }}"),
+        std::string("{{ ('<' * 2999999) | e }}"),
+        std::string("{% set m = 'x' * 1000000 %}{{ '%s%s%s%s%s%s%s%s%s%s' % (m, m, m, m, m, m, m, m, m, m) }}"),
+        std::string("{{ ('a\n' * 99999) | indent(1000) }}"),
+        std::string(
+            "{% macro f(i) %}{% if i < 30 %}{{ f(i + 1) }}{{ f(i + 1) }}{% endif %}{% endmacro %}{{ f(0) }}")}) {
+    Meter meter(8 << 20);
+    EXPECT_EQ(within({.memory = &meter}, source), Kind::kMemory) << source;
+  }
+}
+
+TEST(Budget, MemoryOfAnOrdinaryTextIsAFewTimesItsLength) {
+  Meter little(1 << 20), meter(4 << 20);
+  EXPECT_EQ(within({.memory = &little}, "{% for i in range(100) %}{{ i }}{% endfor %}"), kOk);
+  EXPECT_EQ(little.taken, uint64_t(64) << 10) << "one piece";
+  auto text = render("{{ m }}{% for i in range(1000) %}{{ i }}{% endfor %}", {{"m", std::string(1'000'000, 'x')}},
+                     {.memory = &meter});
+  ASSERT_EQ(kind_of(text), kOk);
+  EXPECT_GE(meter.taken, text->capacity()) << "the text is a part of it";
+}
+
 TEST(Budget, NobodyWaitsMeansTheEndSoon) {
   std::atomic<bool> cancelled{true};
   const std::string_view endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}";

@@ -15,6 +15,7 @@ struct Error {
     kLimit,      // more than any template may take, whatever the Budget
     kBudget,     // more than this call's Budget; a larger one may be enough
     kCancelled,  // Budget::cancelled became true
+    kMemory,     // Budget::memory had no room
   };
   Kind kind = Kind::kTemplate;
   // "line 3: the filter 'x' is not supported"; of raise_exception() the template's own words. At most 1003 bytes.

@@ -21,7 +21,9 @@ class Template {
   ~Template();
 
   // `variables` is an object. A template may be hostile: the steps, the text and the depth of one rendering are
-  // limited. Errors: kTemplate (raise_exception, undefined operations), kLimit, kBudget, kCancelled.
+  // limited. Budget::memory is asked for all that the template makes, and not for the variables; the text that is
+  // returned is a part of it, by its capacity. Errors: kTemplate (raise_exception, undefined operations), kLimit,
+  // kBudget, kCancelled, kMemory.
   Result<std::string> render(const nlohmann::json& variables, const Budget& budget = {}) const;
   // The same for JSON that keeps the order of its keys, which shows where a template writes JSON.
   Result<std::string> render(const nlohmann::ordered_json& variables, const Budget& budget = {}) const;
