@@ -208,6 +208,7 @@ class FakeExchange final : public wire::Exchange {
   void consume(size_t n) override { consumed += n; }
   void expect(size_t n) override { expected.push_back(n); }
   base::Time now() const override { return time; }
+  base::MemoryLedger* memory() override { return ledger; }
 
   wire::Response response;
   std::string sent;
@@ -218,6 +219,7 @@ class FakeExchange final : public wire::Exchange {
   size_t fake_backlog = 0, consumed = 0;
   std::vector<size_t> expected;
   base::Time time = base::Time(std::chrono::seconds(1000));
+  base::MemoryLedger* ledger = nullptr;
 
  private:
   inline static const wire::PeerInfo peer_{"127.0.0.1:5000", wire::Security::kCleartext};  // all of one connection

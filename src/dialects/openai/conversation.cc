@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/encoding.h"
+#include "base/overload.h"
 #include "dialects/openai/custom_tools.h"
 #include "dialects/openai/functions.h"
 #include "dialects/openai/prompt.h"
@@ -306,6 +307,12 @@ std::string last_text(const json& messages, const Request& request) {
   return text;
 }
 
+// The budget was too small, the client has left, or the server has no room.
+bool is_not_the_requests(const base::Status& status) {
+  return status.code == base::Code::kAborted || status.code == base::Code::kCancelled ||
+         base::http_status(status) == 503;
+}
+
 // The turns that a stored response ended go before the new ones.
 void put_earlier(std::string_view turns, ptrdiff_t place, json& messages) {
   const json earlier = json::parse('[' + std::string(turns) + ']');
@@ -336,8 +343,8 @@ ApiError render_checked(Request& request, const msg::TextSpec& spec, size_t begi
     for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})
       options.image_text += spec.codec->piece(id);
   auto text = Rendering(*spec.codec, extra, options).render(messages);
-  if (!text && (text.error().code == base::Code::kAborted || text.error().code == base::Code::kCancelled))
-    return {text.error(), "messages", {}};
+  budget.keep(text ? text->capacity() : 0);
+  if (!text && is_not_the_requests(text.error())) return {text.error(), "messages", {}};
   if (!text) return refuse("messages", "messages: " + text.error().text);
   out.text = *std::move(text);
   request.thoughts = thoughts_at_end(out.text, spec.codec->answer_format());

@@ -78,7 +78,7 @@ ApiError encode(std::string_view text, std::optional<text::Part> goes, const msg
 ApiError encode_pieces(const Prompt& prompt, msg::AddSpecial add, const msg::TextSpec& spec, std::string_view param,
                        std::vector<uint32_t>& out, const msg::TextBudget& budget) {
   constexpr size_t kFewPieces = 64;  // for a shard
-  if (prompt.pieces.size() > kFewPieces && budget.steps < UINT64_MAX)
+  if (prompt.pieces.size() > kFewPieces && budget.brief)
     return {base::failure(base::Code::kAborted, "the prompt has many texts"), std::string(param), {}};
   if (auto bad = text::check_prompt(prompt.text, spec.max_length); !bad.ok())
     return {std::move(bad), std::string(param), {}, {0, spec.max_length}};
@@ -137,6 +137,10 @@ ApiError check_elsewhere(Request& request, const msg::TextSpec& spec) {
 // The prompt of a chat from one of its messages on. `goes`: of one without images, as encode() takes it.
 ApiError make_turns(Request& request, const msg::TextSpec& spec, size_t beginning, std::optional<text::Part> goes,
                     Sequence& out, std::vector<size_t>* beginnings, const msg::TextBudget& budget) {
+  const struct Released {
+    const msg::TextBudget& budget;
+    ~Released() { budget.keep(0); }
+  } released{budget};  // when `talk` is gone
   Conversation talk;
   if (ApiError bad = render(request, spec, beginning, talk, budget); !bad.ok()) return bad;
   if (beginnings) *beginnings = std::move(talk.beginnings);
@@ -220,7 +224,7 @@ ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, c
   ApiError bad = make_turns(request, spec, 0, goes, out, &beginnings, budget);
   if (request.overlong != Overlong::kRefused && is_too_long(bad, out, spec, 1)) {
     // Several prompts are made: no work for a shard.
-    if (budget.steps < UINT64_MAX) return {base::failure(base::Code::kAborted, "the chat is long"), "messages", {}};
+    if (budget.brief) return {base::failure(base::Code::kAborted, "the chat is long"), "messages", {}};
     bad = shorten(request, spec, beginnings, out, budget, std::move(bad));
   }
   if (bad.ok() && truncate(request, spec, out.ids) && spec.remote_chat)

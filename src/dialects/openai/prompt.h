@@ -20,8 +20,8 @@ struct Sequence {
 };
 
 // The prompt of a chat, through the model's template. Errors: 400 naming the message or the member; ABORTED where the
-// budget is too small, CANCELLED. What does not fit the context is shortened as Request::overlong says; it may still
-// not fit then, which is for the answer to refuse. Sets what the request says of calls and thoughts.
+// budget is too small, CANCELLED; base::overloaded(). What does not fit the context is shortened as Request::overlong
+// says; it may still not fit then, which is for the answer to refuse. Sets what the request says of calls and thoughts.
 ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget);
 // The tokens that the request's members allow and keep out, as Request::filter. Errors: 400.
 ApiError make_filter(Request& request, const msg::TextSpec& spec);
@@ -42,7 +42,7 @@ struct Conversation {
   std::string echo;                // the message that the answer goes on with, where it is to begin with it
   std::vector<size_t> beginnings;  // where it could begin if it is to be shorter: messages (turns.h)
 };
-// `beginning`: one of those; 0: with all messages.
+// `beginning`: one of those; 0: with all messages. The budget's memory stays charged for the text alone.
 ApiError render(Request& request, const msg::TextSpec& spec, size_t beginning, Conversation& out,
                 const msg::TextBudget& budget);
 

@@ -54,6 +54,7 @@ class Waiting final : public wire::ExchangeListener, bus::OffloadListener {
 void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task,
              size_t bytes) {
   if (bytes <= bus::kShortText && task->run_briefly()) return go_on(state, exchange, served, *task);
+  task->rendering.begin(exchange, state.options.bodies, bytes);
   auto reader = std::make_unique<Waiting>(state, exchange, served);
   Waiting& waiting = *reader;
   exchange.attach(std::move(reader));
@@ -71,17 +72,29 @@ PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchang
     : kind_(kind), request_(std::move(request)), body_(exchange.content()), spec_(held_tokens(served)) {}
 
 void PromptTask::run() {
-  if (stage_ == Stage::kPrompts) {
-    make({.cancelled = cancelled()});
-    if (error.ok() && needs_form()) {
-      stage_ = Stage::kForm;
-      return;
-    }
-  } else {
+  if (stage_ == Stage::kForm)
     compile();
-  }
+  else if (!makes_prompts())
+    return;
   stage_ = Stage::kDone;
   if (error.ok()) made();
+}
+
+// False: there is another turn to come.
+bool PromptTask::makes_prompts() {
+  make(request_.messages.empty() ? msg::TextBudget{.cancelled = cancelled()} : rendering.next(cancelled()));
+  if (rendering.needs_more(error)) {
+    prompts_.clear();
+    return false;
+  }
+  if (!error.ok() || !needs_form()) return true;
+  stage_ = Stage::kForm;
+  return false;
+}
+
+uint64_t PromptTask::extra_work() const {
+  if (stage_ == Stage::kForm) return base::kCompileWork;
+  return stage_ == Stage::kPrompts && rendering.is_long() ? kRenderingWork : 0;
 }
 
 bool PromptTask::needs_form() {
@@ -102,6 +115,7 @@ bool PromptTask::run_briefly() {
     stage_ = Stage::kForm;
     return false;
   }
+  stage_ = Stage::kDone;
   if (error.ok()) made();
   return true;
 }

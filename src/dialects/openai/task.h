@@ -9,6 +9,7 @@
 #include "base/extra_work.h"
 #include "bus/offload_task.h"
 #include "dialects/openai/prompt.h"
+#include "dialects/openai/rendering_budget.h"
 #include "dialects/openai/request.h"
 #include "dialects/openai/state.h"
 
@@ -16,7 +17,8 @@ namespace weir::openai {
 
 class Task : public bus::OffloadTask {
  public:
-  ApiError error;  // of run(); then() is not called after one
+  ApiError error;             // of run(); then() is not called after one
+  RenderingBudget rendering;  // of a worker, where it renders a template
 
   // Behind run(): what is left is much, and waits for its own turn at the workers, which run() it once more.
   virtual bool goes_on() const { return false; }
@@ -43,7 +45,7 @@ class PromptTask : public Task, public base::ExtraWork {
   PromptTask(Kind kind, Request request, const wire::Exchange& exchange, const bus::Served& served);
   void run() final;
   bool run_briefly() final;
-  bool goes_on() const final { return error.ok() && stage_ == Stage::kForm; }
+  bool goes_on() const final { return error.ok() && stage_ != Stage::kDone; }
 
  protected:
   // Goes on with the prompts, where they were.
@@ -56,10 +58,11 @@ class PromptTask : public Task, public base::ExtraWork {
   std::vector<Sequence> prompts_;
 
  private:
-  enum class Stage : uint8_t { kPrompts, kForm, kDone };  // what is to be done next
+  enum class Stage : uint8_t { kPrompts, kForm, kDone };  // what is to be done next, after run()
 
-  uint64_t extra_work() const final { return stage_ == Stage::kForm ? base::kCompileWork : 0; }
+  uint64_t extra_work() const final;
   bool needs_form();
+  bool makes_prompts();
   void make(const msg::TextBudget& budget);
   void make_prompts(const msg::TextBudget& budget);
   void compile();

@@ -45,6 +45,7 @@ class OpenaiBench : public testing::Test {
     for (const auto& [name, value] : headers) x->mutable_request().fields.add(name, value);
     x->time = env.now();
     x->record().began = env.now();
+    x->ledger = ledger;
     if (router.begin(*x).body == wire::BodyPlan::kWhole) router.whole(*x);
     bus.turn();
     return x;
@@ -116,6 +117,7 @@ class OpenaiBench : public testing::Test {
   support::ScriptedModels models;
   LoadCounters load;
   Options options;
+  base::MemoryLedger* ledger = nullptr;  // of the answers
   std::unique_ptr<Openai> openai;
 };
 

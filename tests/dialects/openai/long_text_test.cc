@@ -1,6 +1,7 @@
 // Long texts, which workers make tokens of.
 #include "base/extra_work.h"
 #include "bench.h"
+#include "dialects/openai/rendering_budget.h"
 #include "support/cpu_time.h"
 #include "support/fake_offload.h"
 #include "support/held_workers.h"
@@ -289,6 +290,10 @@ class SlowTemplates : public LongTexts {
     EXPECT_LT(body.size(), bus::kShortText);
     return open("POST", "/v1/chat/completions", body);
   }
+  uint64_t extra_work() const {
+    EXPECT_EQ(workers.held.size(), 1u);
+    return workers.held.empty() ? 0 : dynamic_cast<base::ExtraWork&>(*workers.held[0]->task).extra_work();
+  }
 };
 
 TEST_F(SlowTemplates, AreRenderedByWorkersWhereTheyTakeLong) {
@@ -299,6 +304,11 @@ TEST_F(SlowTemplates, AreRenderedByWorkersWhereTheyTakeLong) {
   auto y = ask(250);
   ASSERT_EQ(workers.held.size(), 1u);
   EXPECT_EQ(models["slow"].held.size(), 1u);
+  EXPECT_EQ(extra_work(), 0u);
+  workers.work();
+  turn();
+  EXPECT_EQ(models["slow"].held.size(), 1u);
+  EXPECT_EQ(extra_work(), kRenderingWork) << "longer than to read a text of its length: among the forms";
   workers.work();
   turn();
   ASSERT_EQ(models["slow"].held.size(), 2u);

@@ -1,8 +1,11 @@
+#include "base/extra_work.h"
 #include "dialects/openai/llama_cpp/llama_cpp.h"
+#include "dialects/openai/pieces_text.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
 #include "text/processor.h"
+#include "wire/answer_flow.h"
 
 namespace weir::openai::llama_cpp {
 namespace {
@@ -19,22 +22,70 @@ void run(OpenAiState& state, Exchange& exchange) {
       });
 }
 
-// The prompt of a chat as the model's template writes it, in JSON: a long one is written by the worker, too.
-class TemplateTask final : public Task {
+// {"prompt": the text}, written while the client takes it. Its memory stays charged until then.
+class TemplateAnswer final : public wire::ExchangeListener {
+ public:
+  TemplateAnswer(Exchange& exchange, std::unique_ptr<RenderingMemory> memory, std::string text)
+      : exchange_(exchange), memory_(std::move(memory)), text_(std::move(text)) {}
+
+  void start() {
+    add_timing(exchange_, exchange_.extra_fields());
+    auto source = std::make_unique<PiecesText>(1, [this](size_t, SplicedText& out) {
+      out.own = "{\"prompt\":";
+      out.splice_string(text_);
+      out.own += '}';
+    });
+    const auto bad = answer_.start("application/json", Exchange::Compress::kIfAccepted, std::move(source));
+    if (!bad.ok()) return respond(exchange_, {bad, {}, {}});
+    release();
+  }
+
+ private:
+  void on_drain(Exchange&) override {
+    answer_.drained();
+    release();
+  }
+  void on_close(Exchange&, bool) override {}
+  uint64_t held_for_answer() const override { return text_.capacity(); }
+
+  void release() {
+    if (!answer_.written()) return;
+    text_ = {};
+    memory_.reset();
+  }
+
+  Exchange& exchange_;
+  std::unique_ptr<RenderingMemory> memory_;  // null: nothing is charged
+  std::string text_;
+  wire::PiecewiseAnswer answer_{exchange_};
+};
+
+// The prompt of a chat as the model's template writes it.
+class TemplateTask final : public Task, public base::ExtraWork {
  public:
   TemplateTask(Request request, const Exchange& exchange, const bus::Served& served)
       : request_(std::move(request)), body_(exchange.content()), spec_(held_tokens(served)) {}
 
-  void run() override { make({.cancelled = cancelled()}); }
+  void run() override {
+    make(rendering.next(cancelled()));
+    goes_on_ = rendering.needs_more(error);
+  }
   bool run_briefly() override {
     make(msg::kBriefText);
     if (error.status.code != base::Code::kAborted) return true;
     error = {};
     return false;
   }
-  void then(OpenAiState&, Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
+  bool goes_on() const override { return goes_on_; }
+  void then(OpenAiState&, Exchange& exchange, bus::Served&) override {
+    auto answer = std::make_unique<TemplateAnswer>(exchange, rendering.take_memory(), std::move(text_));
+    TemplateAnswer& running = *answer;
+    exchange.attach(std::move(answer));
+    running.start();
+  }
 
  private:
+  uint64_t extra_work() const override { return rendering.is_long() ? kRenderingWork : 0; }
   void make(const msg::TextBudget& budget) {
     if (spec_->remote_chat) {
       error = refuse("model", "another server has this model's chat template");
@@ -42,16 +93,14 @@ class TemplateTask final : public Task {
     }
     Conversation talk;
     error = render(request_, *spec_, 0, talk, budget);
-    if (!error.ok()) return;
-    json_ = "{\"prompt\":";
-    marshal::write_string(json_, talk.text);
-    json_ += '}';
+    text_ = std::move(talk.text);
   }
 
   Request request_;
   const base::Bytes body_;  // which the request points into
   const std::shared_ptr<const msg::TextSpec> spec_;
-  std::string json_;
+  std::string text_;
+  bool goes_on_ = false;
 };
 
 void write_member(std::string& out, std::string_view name, std::string_view text) {
