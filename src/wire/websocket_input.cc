@@ -1,5 +1,7 @@
 #include "wire/websocket_input.h"
 
+#include <utility>
+
 #include "base/release.h"
 
 namespace weir::wire {
@@ -10,8 +12,9 @@ constexpr size_t kIdleSocketBytes = 4096;  // that a WebSocket keeps allocated w
 }  // namespace
 
 WebSocketInput::Left WebSocketInput::read() {
-  const size_t used = socket_.feed(std::as_bytes(std::span(held_)));
-  held_.erase(0, used);
+  const size_t used = socket_.feed(std::as_bytes(std::span(held_)).subspan(taken_));
+  taken_ += used;
+  if (taken_ > held_.size() / 2) held_.erase(0, std::exchange(taken_, 0));
   if (held_.empty() && held_.capacity() > kIdleSocketBytes) base::release(held_);
   socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
   if (used > 0) exchange_.consume(used);

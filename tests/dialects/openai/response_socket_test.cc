@@ -143,6 +143,28 @@ TEST_F(ResponseSockets, AClientThatAsksForMoreThanMayWaitIsHeldBack) {
   EXPECT_FALSE(x->ended);
 }
 
+TEST_F(ResponseSockets, WhatIsHeldBackComesInItsOrder) {
+  auto x = connect();
+  constexpr int kMany = 120;
+  std::string all;
+  for (int i = 0; i < kMany; ++i)
+    all += client_frame(
+        kText, R"({"type":"response.create","model":"m","store":false,"input":"n)" + std::to_string(i) + "\"}");
+  const size_t size = all.size() / kMany;
+  size_t written = 0;
+  for (int i = 0; i < kMany; ++i) {
+    const std::string piece = all.substr(std::min(written, all.size()), 3 * size / 2);
+    written += piece.size();
+    if (!piece.empty()) write(x, piece);
+    for (int turns = 0; turns < 5 && inbox().held.empty(); ++turns) settle();
+    ASSERT_EQ(1u, inbox().held.size()) << i;
+    EXPECT_EQ("user:n" + std::to_string(i) + "\nassistant:", prompt());
+    answered(x);
+  }
+  EXPECT_EQ(all.size(), x->consumed);
+  EXPECT_TRUE(inbox().held.empty());
+}
+
 // Each error has fifty times the bytes of what it answers.
 TEST_F(ResponseSockets, AClientThatTakesNothingIsHeldBack) {
   auto x = connect();
