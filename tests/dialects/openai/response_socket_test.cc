@@ -114,6 +114,27 @@ TEST_F(ResponseSockets, AFailureTakesWhatItWasToGoOnBehindWithIt) {
   }
 }
 
+TEST_F(ResponseSockets, AFailureOfALongMessageTakesAllThatIsKept) {
+  auto x = connect();
+  std::vector<std::string> ids;
+  for (int i = 0; i < 2; ++i) {
+    create(x, {{"store", false}});
+    ids.push_back(answered(x)["id"]);
+  }
+  create(x, {{"previous_response_id", "resp_none"}});
+  EXPECT_EQ("400 previous_response_not_found previous_response_id", failure(x));
+  EXPECT_EQ(2u, stored.size()) << "a short one is read";
+  create(x, {{"previous_response_id", ids[1]}, {"input", std::string(17'000, 'x')}, {"tools", "x"}});
+  EXPECT_EQ("400 - tools", failure(x));
+  EXPECT_EQ(0u, stored.size());
+  for (const std::string& id : ids) {
+    create(x, {{"previous_response_id", id}});
+    EXPECT_EQ("400 previous_response_not_found previous_response_id", failure(x));
+  }
+  create(x);
+  answered(x);
+}
+
 TEST_F(ResponseSockets, RequestsRunOneAfterTheOther) {
   auto x = connect();
   create(x, {{"input", "a"}});

@@ -8,10 +8,6 @@
 
 namespace weir::openai::responses {
 
-Continuations::~Continuations() {
-  for (const std::string& id : ids_) remove(id);
-}
-
 void Continuations::keep(const std::string& id, std::string turns) {
   StoredResponse stored;
   stored.kind = StoredKind::kConnection;
@@ -28,6 +24,11 @@ void Continuations::forget(std::string_view id) {
   if (found == ids_.end()) return;
   remove(*found);
   ids_.erase(found);
+}
+
+void Continuations::forget_all() {
+  for (const std::string& id : ids_) remove(id);
+  ids_.clear();
 }
 
 void Continuations::remove(const std::string& id) {

@@ -19,12 +19,13 @@ class Continuations {
   static constexpr size_t kMost = 4;
 
   Continuations(OpenAiState& state, uint64_t tenant) : state_(state), tenant_(tenant) {}
-  ~Continuations();
+  ~Continuations() { forget_all(); }
   Continuations(const Continuations&) = delete;
 
   // `turns`: of the chat to the end of the response, as the inside of a JSON list.
   void keep(const std::string& id, std::string turns);
   void forget(std::string_view id);
+  void forget_all();
   // The ids, the oldest first.
   const std::deque<std::string>& ids() const { return ids_; }
 

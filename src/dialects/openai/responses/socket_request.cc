@@ -13,10 +13,11 @@ namespace weir::openai::responses {
 namespace {
 
 constexpr size_t kLongestError = 64 << 10;
+constexpr size_t kLongToScan = 16 << 10;  // bytes of a message: a longer one is not read again on the shard
 constexpr std::string_view kBroken =
     R"({"error":{"message":"the answer was broken off","type":"server_error","param":null,"code":null}})";
 
-// The response that a message wants to go on behind; empty: none.
+// The response that a message wants to go on behind; empty: none. Reads all of it.
 std::string previous_of(std::string_view message) {
   std::string previous;
   marshal::JsonCursor json(message);
@@ -89,10 +90,17 @@ void SocketRequest::send_events(std::string_view events) {
 void SocketRequest::answer_over(Answered how) {
   wire::guarded(connection_.exchange(), [&] {
     if (!streams_ || how == Answered::kBroken) fail(how);
-    // The guide: a turn that fails takes what it was to go on behind with it.
-    if (failed_ && !continuations().ids().empty()) continuations().forget(previous_of(content_.view()));
+    if (failed_) forget_previous();
   });
   connection_.on_request_over();
+}
+
+// The guide: a turn that fails takes what it was to go on behind with it. What that was is not looked for in a long
+// message: all that the connection keeps goes.
+void SocketRequest::forget_previous() {
+  if (continuations().ids().empty()) return;
+  if (content_.size() > kLongToScan) return continuations().forget_all();
+  continuations().forget(previous_of(content_.view()));
 }
 
 void SocketRequest::fail(Answered how) {

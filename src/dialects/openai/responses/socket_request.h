@@ -55,6 +55,7 @@ class SocketRequest final : public wire::InnerExchange {
 
   void send_events(std::string_view events);
   void fail(Answered how);
+  void forget_previous();
 
   Connection& connection_;
   bool streams_ = false, failed_ = false;
