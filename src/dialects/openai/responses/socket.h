@@ -8,8 +8,9 @@
 //   openai.websocket_age     an event of the code websocket_connection_limit_reached, and 1001
 //   the server's end         1001
 //
-// While one response is made, kMostWaiting messages wait, of openai.max_body bytes together; beyond that the client is
-// held back. So is one that does not take what is sent: nothing is read of it, and no response is begun, until it does.
+// While one response is made, kMostWaiting messages wait at most. None is begun to be read while those that wait have
+// openai.max_body bytes together, so with the last one they have less than twice that. Beyond that the client is held
+// back. So is one that does not take what is sent: nothing is read of it, and no response is begun, until it does.
 // A client that is silent is asked for a sign of life; one that gives none has gone, and so have its requests.
 #pragma once
 
