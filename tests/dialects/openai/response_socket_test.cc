@@ -247,6 +247,10 @@ TEST_F(ResponseSockets, AWarmUpAnswersNothingAndIsContinued) {
   EXPECT_EQ(Json::array(), warm["output"]);
   EXPECT_EQ("completed", warm["status"]);
   EXPECT_EQ(50, warm["max_output_tokens"]);
+  EXPECT_EQ(0, warm["usage"]["output_tokens"]);
+  EXPECT_EQ(0, warm["usage"]["output_tokens_details"]["reasoning_tokens"]);
+  EXPECT_LT(0, warm["usage"]["input_tokens"].get<int>());
+  EXPECT_EQ(warm["usage"]["input_tokens"], warm["usage"]["total_tokens"]);
   create(x, {{"previous_response_id", warm["id"]}, {"instructions", "be"}, {"input", "b"}});
   EXPECT_EQ("system:be\nuser:a\nuser:b\nassistant:", prompt());
   answered(x);
