@@ -61,11 +61,18 @@ class Members {
     else if (name == "chat_template_kwargs" && talks)
       ok = raw(name, JsonCursor::Kind::kObject, "an object", out_.template_variables);
     else if (name == (kind_ == Kind::kEmbedding ? "input" : "prompt") && !chat())
-      ok = read_prompts(fields_, name, kind_ == Kind::kEmbedding ? kMaxInputs : kMaxChoices,
-                        kind_ == Kind::kCompletion ? MixedPrompts::kYes : MixedPrompts::kNo, out_.prompts);
+      ok = read_prompts(fields_, name, kind_ == Kind::kEmbedding ? kMaxInputs : kMaxChoices, mixed(), out_.prompts);
     else
       return false;
     return true;
+  }
+
+  // llama.cpp's server takes ids and texts in one prompt also at /v1/completions. A list of lists of texts stays an
+  // error there, as in OpenAI's API. SGLang and Text Generation Inference have neither.
+  MixedPrompts mixed() const {
+    if (kind_ != Kind::kCompletion) return MixedPrompts::kNo;
+    if (out_.native.mixed_prompts) return MixedPrompts::kYes;
+    return out_.native.answers ? MixedPrompts::kNo : MixedPrompts::kWithIds;
   }
 
   bool read_prompt_option(std::string_view name, bool& ok) {

@@ -102,6 +102,7 @@ struct NativeForm {
   // line but the first must begin with, or the text ends before it.
   uint32_t predict_ms = 0, indent = 0;
   std::vector<LoraScale> lora{};  // llama.cpp
+  bool mixed_prompts = false;     // llama.cpp: a prompt may be a list of ids and texts, and of texts alone
   bool final_shares = false;      // llama.cpp: probabilities are those that tokens were drawn by
 };
 
@@ -211,8 +212,8 @@ struct Detokenize {
 ApiError read_detokenize(std::string_view body, Detokenize& request);
 
 // A text, a list of texts, a list of ids, a list of lists of those; at most `most` of them. `mixed`: one of them may
-// also be a list of ids and texts, as in llama.cpp.
-enum class MixedPrompts : uint8_t { kNo, kYes };
+// also be a list of ids and texts, as in llama.cpp; with kYes a list of texts alone, too.
+enum class MixedPrompts : uint8_t { kNo, kWithIds, kYes };
 bool read_prompts(marshal::FieldReader& fields, std::string_view name, size_t most, MixedPrompts mixed,
                   std::vector<Prompt>& out);
 

@@ -14,7 +14,7 @@ using marshal::JsonCursor;
 class PromptList {
  public:
   PromptList(FieldReader& fields, std::string_view name, MixedPrompts mixed, std::vector<Prompt>& out)
-      : fields_(fields), json_(fields.json()), name_(name), mixes_(mixed == MixedPrompts::kYes), out_(out) {}
+      : fields_(fields), json_(fields.json()), name_(name), mixed_(mixed), out_(out) {}
 
   bool read(size_t most) {
     if (fields_.none()) return true;
@@ -25,7 +25,7 @@ class PromptList {
     if (json_.peek_inside() == JsonCursor::Kind::kNumber) return list();
     bool one = false;  // the list turned out to be one prompt
     const bool good = json_.array([&] {
-      if (!one && mixes_ && json_.at_number()) {
+      if (!one && mixes() && json_.at_number()) {
         if (!join()) return false;
         one = true;
       }
@@ -41,16 +41,20 @@ class PromptList {
  private:
   bool text() { return fields_.text(name_, kMaxText, out_.emplace_back().text); }
 
+  bool mixes() const { return mixed_ != MixedPrompts::kNo; }
+
   // Ids, or ids and texts.
   bool list() {
     Prompt& prompt = out_.emplace_back();
     prompt.tokens = true;
-    if (!mixes_) return fields_.ids(name_, kMaxIds, prompt.ids);
+    if (!mixes()) return fields_.ids(name_, kMaxIds, prompt.ids);
     if (json_.peek_inside() == JsonCursor::Kind::kString)
       prompt.tokens = false;
     else
       prompt.pieces.emplace_back();
     if (!json_.array([&] { return piece(prompt); })) return false;
+    if (mixed_ == MixedPrompts::kWithIds && !prompt.tokens && prompt.ids.empty())
+      return fields_.refuse(name_, "a list inside the list must have token ids");
     if (prompt.tokens && prompt.pieces.size() == 1) prompt.pieces.clear();
     return true;
   }
@@ -89,7 +93,7 @@ class PromptList {
   FieldReader& fields_;
   JsonCursor& json_;
   const std::string_view name_;
-  const bool mixes_;
+  const MixedPrompts mixed_;
   std::vector<Prompt>& out_;
 };
 

@@ -93,6 +93,19 @@ TEST_F(Completions, PromptsMayBeTokenIds) {
   EXPECT_EQ(answer["choices"][1]["prompt_token_ids"], Json({99}));
 }
 
+TEST_F(Completions, AListOfTextsIsNoPrompt) {
+  for (const char* bad : {R"([["a","b"]])", R"(["a",["b"]])", R"([[97],["b"]])"})
+    EXPECT_EQ(error(complete({{"prompt", Json::parse(bad)}})), "400 invalid_request_error - prompt") << bad;
+  EXPECT_TRUE(inbox().held.empty());
+  auto x = complete({{"prompt", Json::parse(R"([[97,"b"],["c",100]])")}, {"max_tokens", 1}});
+  ASSERT_EQ(inbox().held.size(), 2u) << x->sent;
+  EXPECT_EQ(support::prompt_of(*call(0)), "ab") << "llama.cpp's server has these here, too";
+  EXPECT_EQ(support::prompt_of(*call(1)), "cd");
+  scripted(0).done();
+  scripted(0).done();
+  turn();
+}
+
 TEST_F(Completions, PromptLogprobsAreVllms) {
   auto x = complete({{"prompt_logprobs", 1}, {"max_tokens", 1}});
   auto v = scripted();

@@ -152,6 +152,7 @@ TEST_F(LlamaCpp, APromptMayHaveIdsAndTexts) {
   EXPECT_EQ(ids(Json::parse(R"([[97, "b"], ["c", 100], "e", [102], {"prompt_string": "g"}])")),
             (Prompts{"ab", "cd", "e", "f", "g"}));
   EXPECT_EQ(ids(Json::array({Json::array({97, "b"})})), Prompts{"ab"});
+  EXPECT_EQ(ids(Json::parse(R"([["a", "b"], ["c"]])")), (Prompts{"ab", "c"})) << "texts alone, too";
   std::vector<Json> many(kMaxPieces, "a");
   many.push_back(97);
   bus.set_worker_pool(workers);

@@ -246,7 +246,9 @@ TEST_F(Sglang, RefusalsNameTheMemberAsItIsCalled) {
         Json{{"text", "a"}, {"sampling_params", Json::array()}}, Json{{"text", "a"}, {"input_ids", {1}}},
         Json{{"text", 7}}, Json{{"text", "a"}, {"stream", 1}}, Json{{"text", "a"}, {"image_data", "x"}},
         Json{{"text", "a"}, {"rid", {"a", "b"}}}, Json{{"text", "a"}, {"inputs", "b"}, {"stream", true}},
-        Json{{"text", std::vector<std::string>(2000, "a")}}}) {
+        Json{{"text", std::vector<std::string>(2000, "a")}}, Json{{"text", Json::parse(R"(["a",97])")}},
+        Json{{"input_ids", Json::parse(R"([97,"b"])")}}, Json{{"input_ids", Json::parse(R"([[97,"b"]])")}},
+        Json{{"input_ids", Json::parse(R"([["a","b"]])")}}}) {
     auto x = ask(body);
     EXPECT_GE(x->response.status, 400) << body;
     EXPECT_LT(x->response.status, 423) << body;

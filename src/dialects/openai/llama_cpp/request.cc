@@ -256,7 +256,7 @@ ApiError read_answer(const OrderedJson& body, OrderedJson& out, Request& request
   if (const OrderedJson* grammar = member(body, "grammar"); grammar && *grammar != "") out["grammar"] = *grammar;
   out["stream"] = asks(body, "stream");
   out["return_token_ids"] = asks(body, "stream") || asks(body, "return_tokens");
-  request.native.answers = true;
+  request.native.answers = request.native.mixed_prompts = true;
   request.fill_context = true;
   request.params.cut_max_tokens = true;
   return read_fields(body, request);
