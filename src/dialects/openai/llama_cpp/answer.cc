@@ -157,6 +157,7 @@ class LlamaAnswer final : public EventAnswer {
     Kept& all = kept(choice);
     if (!charge(choice) || !charge_bytes(all.charged, all.probabilities.size())) fail(wire::no_room_for_answer());
   }
+  // As in llama.cpp only the text is cut: what is told of tokens has those of the line, too.
   void ended(Choice& choice) override {
     if (request_.native.indent > 0) read_lines(choice);
     if (const auto cut = kept(choice).cut) choice.delta.text.resize(*cut);
