@@ -2,7 +2,9 @@
 // routes.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "dialects/openai/llama_cpp/shares.h"
 #include "dialects/openai/request.h"
 #include "llama_cpp_bench.h"
 
@@ -219,6 +221,27 @@ TEST_F(LlamaCpp, ProbabilitiesAreThoseOfTheDraw) {
     EXPECT_EQ(refused(options), "400 invalid_request_error post_sampling_probs:") << options;
   auto none = ask({{"prompt", "ab"}, {"post_sampling_probs", true}});
   EXPECT_EQ(inbox().held.size(), 1u) << "it asks for none";
+}
+
+TEST_F(LlamaCpp, ProbabilitiesAreNumbersWhateverTheEngineSays) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kNever = -std::numeric_limits<float>::infinity();
+  const auto shares = [](std::vector<float> logprobs) {
+    msg::Sampling sampling;
+    sampling.temperature = 1, sampling.top_k = 3;
+    std::vector<msg::TokenLogprob> top;
+    for (size_t i = 0; i < logprobs.size(); ++i) top.push_back({.id = uint32_t(i), .logprob = logprobs[i]});
+    return llama_cpp::final_shares(sampling, top);
+  };
+  using Shares = std::vector<float>;
+  EXPECT_EQ(shares({-1, -1, kNan}), (Shares{0.5F, 0.5F, 0}));
+  EXPECT_EQ(shares({-1, -1, kNever}), (Shares{0.5F, 0.5F, 0}));
+  for (const float bad : {kNan, kNever, -kNever}) EXPECT_EQ(shares({bad, -1, -2}), (Shares{0, 0, 0})) << bad;
+  EXPECT_EQ(shares({-1e30F, 1e30F}), (Shares{0, 0})) << "not the likeliest first";
+  auto x = ask({{"prompt", "ab"}, {"n_probs", 2}, {"post_sampling_probs", true}, {"top_k", 3}});
+  scripted().token('c', likely(kNan, {{'q', kNan}, {'c', kNan}, {'r', kNan}}));
+  scripted().done();
+  turn();
+  EXPECT_EQ(json(x)["completion_probabilities"][0]["prob"], 0);
 }
 
 TEST_F(LlamaCpp, BiasesOfATextAreThoseOfItsTokens) {

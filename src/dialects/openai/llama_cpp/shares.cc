@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "marshal/generation_params.h"
@@ -28,7 +29,11 @@ std::vector<float> final_shares(const msg::Sampling& s, std::span<const msg::Tok
   if (top.empty()) return out;
   if (s.temperature <= 0) return out[0] = 1, out;
   const size_t count = std::min<size_t>(s.top_k, top.size());
-  const auto below = [&](size_t i) { return (double(top[i].logprob) - top[0].logprob) / s.temperature; };
+  // What an engine says may be no number: such a token could not be drawn.
+  const auto below = [&](size_t i) {
+    const double far = (double(top[i].logprob) - top[0].logprob) / s.temperature;
+    return std::isnan(far) ? -std::numeric_limits<double>::infinity() : far;
+  };
   double total = 0, sum = 0, kept = 0;
   for (size_t i = 0; i < count; ++i) total += std::exp(below(i));
   size_t end = 0;
@@ -38,7 +43,10 @@ std::vector<float> final_shares(const msg::Sampling& s, std::span<const msg::Tok
     kept += std::exp(below(i));
     out[i] = float(std::exp(below(i)));
   }
-  for (float& share : out) share = float(share / kept);
+  for (float& share : out) {
+    const double of_all = share / kept;
+    share = std::isfinite(of_all) ? float(of_all) : 0.0F;
+  }
   return out;
 }
 

@@ -16,7 +16,7 @@ namespace weir::openai::llama_cpp {
 // things than those change what is drawn from, or all tokens may be drawn.
 ApiError ask_for_shares(msg::Generation& generation);
 
-// The probabilities of these tokens, the likeliest first; 0: it could not be drawn.
+// The probability of each of these tokens, the likeliest first; 0: it could not be drawn, or its logprob is no number.
 std::vector<float> final_shares(const msg::Sampling& sampling, std::span<const msg::TokenLogprob> top);
 
 }  // namespace weir::openai::llama_cpp
