@@ -29,7 +29,7 @@ std::vector<float> final_shares(const msg::Sampling& s, std::span<const msg::Tok
   if (top.empty()) return out;
   if (s.temperature <= 0) return out[0] = 1, out;
   const size_t count = std::min<size_t>(s.top_k, top.size());
-  // What an engine says may be no number: such a token could not be drawn.
+  // An engine may tell of a token what is no number: it could not be drawn.
   const auto below = [&](size_t i) {
     const double far = (double(top[i].logprob) - top[0].logprob) / s.temperature;
     return std::isnan(far) ? -std::numeric_limits<double>::infinity() : far;

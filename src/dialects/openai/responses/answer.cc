@@ -320,14 +320,9 @@ class ResponseAnswer final : public EventAnswer {
   // The response with its items, of which the last has come so far; `error`: why it failed.
   ResponseView view(std::string_view status, Progress last, std::string_view error) const {
     const bool filtered = !choices_.empty() && choices_.front().end.why == End::Why::kFiltered;
-    return {id_,   model_,   request_.echoed, created_, unix_seconds(state_), status,
-            error, filtered, items_,          last,     told_usage()};
-  }
-  // The token that a warm-up was made with is told of nowhere.
-  Usage told_usage() const {
-    Usage all = usage();
-    if (request_.warms_up) all.completion = all.thoughts = 0;
-    return all;
+    Usage used = usage();
+    if (request_.warms_up) used.completion = used.thoughts = 0;  // the token that it was made with is told of nowhere
+    return {id_, model_, request_.echoed, created_, unix_seconds(state_), status, error, filtered, items_, last, used};
   }
 
   std::string id_;
