@@ -299,8 +299,8 @@ TEST_F(LlamaCpp, APromptThatIsTooLongIsToldWithItsTokens) {
     auto x = ask({{"prompt", std::string(300, 'a')}, {"stream", stream}});
     EXPECT_EQ(
         json(x)["error"],
-        Json::parse(R"({"code":400,"message":"request (300 tokens) exceeds the available context size (200 tokens)"
-                    R"(, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":300,"n_ctx":200})"));
+        Json::parse(R"J({"code":400,"message":"request (300 tokens) exceeds the available context size (200 tokens), )J"
+                    R"J(try increasing it","type":"exceed_context_size_error","n_prompt_tokens":300,"n_ctx":200})J"));
   }
   auto ids = ask({{"prompt", std::vector<int>(200, 97)}});
   EXPECT_EQ(json(ids)["error"]["n_prompt_tokens"], 200) << "there is no room for a token";
