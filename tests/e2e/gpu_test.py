@@ -110,7 +110,7 @@ class WithAGpuThatDoesNotSuit(unittest.TestCase):
             shutil.copytree(harness.MODELS / 'chat', root / model)
             lines = [f'  {key}: "{value}"' for key, value in {'device': device, **parameters}.items()]
             (root / model / 'model.yaml').write_text('\n'.join(['engine: llm', 'parameters:', *lines, '']))
-        server = harness.Server('--device-pinned-pool', '64MiB', repository=root, env=environment)
+        server = harness.Server('--device-pinned-pool', '256MiB', repository=root, env=environment)
         try:
             body = json.dumps({'model': name, 'prompt': 'Hello', 'max_tokens': 2, 'temperature': 0})
             answer = curl(server.url('/v1/completions'), data=body.encode())
@@ -123,13 +123,13 @@ class WithAGpuThatDoesNotSuit(unittest.TestCase):
         said = self.serve('old', faked(WEIR_FAKE_CUDA='turing'))
         why = r'cuda:0 \(Fake H100\) has compute capability 7\.5, and the kernels need 8\.0; use device: cpu'
         self.assertRegex(said, f'a model runs on the CPU.*old.*{why}')
-        self.assertRegex(said, f'insists/1 +FAILED_PRECONDITION: {why}')
+        self.assertRegex(said, f'insists/1 +UNAVAILABLE: {why}')
 
     def test_a_gpu_without_room_for_the_weights(self):
         stand_in = harness.BUILD / 'tests/gpu/libweir_stand_in.so'
         said = self.serve('heavy', faked(stand_in, WEIR_FAKE_CUDA_MEMORY=str(100 << 10)))
         self.assertRegex(said, r'a model runs on the CPU.*heavy.*of 100KiB of cuda:0')
-        self.assertRegex(said, r'insists/1 +RESOURCE_EXHAUSTED: .*of 100KiB of cuda:0')
+        self.assertRegex(said, r'insists/1 +UNAVAILABLE: .*of 100KiB of cuda:0')
 
     def test_a_gpu_with_room_for_the_weights_and_not_for_keys_and_values(self):
         stand_in = harness.BUILD / 'tests/gpu/libweir_stand_in.so'

@@ -171,7 +171,8 @@ class Ready(harness.Case):
             return oip_grpc.GRPCInferenceServiceStub(channel).ServerReady(oip.ServerReadyRequest()).ready
 
         with grpc.insecure_channel(server.address) as channel:
-            self.assertIn("1 of 2 models is not ready: 'plain' version 1: RuntimeError: the cache is cold", says(400))
+            self.assertIn("1 of 2 models is not ready: 'plain' version 1: model 'plain' is not ready: is_ready() raised "
+                          'RuntimeError: the cache is cold', says(400))
             self.assertFalse(stub(channel))
             self.assertEqual(503, curl(server.url('/readyz')).status)
             words.write_text('yes')
