@@ -28,7 +28,7 @@ READ = {
 
 class Case(unittest.TestCase):
     def together(self, server, asked):
-        """The status and the answer of each, and after how many seconds it came."""
+        """The status and the answer of each, in their order, and after how many seconds it came."""
         out = {}
 
         def one(name, what):
@@ -38,6 +38,7 @@ class Case(unittest.TestCase):
         threads = [threading.Thread(target=one, args=item) for item in asked.items()]
         for thread in threads:
             thread.start()
+            time.sleep(0.1)  # the first is at the journal when the next one asks
         for thread in threads:
             thread.join(harness.PATIENCE)
         self.assertEqual(set(asked), set(out), 'somebody waits still')
