@@ -27,6 +27,7 @@ P99_FACTOR, P99_MS = 10, 250  # of the unloaded p99, or so many ms: the greater 
 MIB = 1 << 20
 HUGE = 2 * MIB  # a huge page
 SCALE = 4 if harness.SANITIZED else 1  # of every wait
+DRAIN_S = 60  # for the work that an attack leaves behind: a machine that does other things, too, may take half of it
 PATIENCE = {'full': 10.0, 'quick': 5.0}  # seconds: a later answer counts as none
 UNLOADED_S = {'full': 5.0, 'quick': 0.2}  # the quick form is not judged by the clock
 AFTER_S = {'full': 5.0, 'quick': 0.5}
@@ -239,6 +240,7 @@ def once(attack, form):
     models = attack.repository() if attack.repository else harness.MODELS
     find_memory(MACHINES[form])
     program = attack.program(harness.WEIR) if attack.program else None
+    flags = ('--drain-timeout', f'{DRAIN_S}s', *flags)
     server = harness.Server(*flags, repository=models, program=program, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
     try:
         ready(server)
@@ -317,7 +319,7 @@ def _end(out, server, attack):
         return
     try:
         # A second SIGTERM would end the drain.
-        if (code := server.stop(0 if attack.ends_server else signal.SIGTERM)) != 0:
+        if (code := server.stop(0 if attack.ends_server else signal.SIGTERM, DRAIN_S + harness.PATIENCE)) != 0:
             out.faults.insert(0, f'the server ended with {code}: {server.output()[-300:]}')
     except RuntimeError:
         out.faults.append('the server did not end after SIGTERM')

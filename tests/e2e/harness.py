@@ -99,12 +99,12 @@ class Server:
     def url(self, path=''):
         return f'http://{self.address}{path}'
 
-    def stop(self, sig=signal.SIGTERM):
-        """Ends it; returns its exit code."""
+    def stop(self, sig=signal.SIGTERM, patience=PATIENCE):
+        """Ends it; returns its exit code. `patience`: seconds that its drain may take."""
         if self.process.poll() is None:
             self.process.send_signal(sig)
         try:
-            code = self.process.wait(PATIENCE)
+            code = self.process.wait(patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise RuntimeError(f'weir did not end:\n{self.output()[-5000:]}')
@@ -140,12 +140,13 @@ class GrpcCase(Case):
     """… with a channel to it, and a stub of `stub_class` where one is given."""
 
     stub_class = None
+    channel_options = ()
 
     @classmethod
     def setUpClass(cls):
         import grpc  # not every test needs it
         super().setUpClass()
-        cls.channel = grpc.insecure_channel(cls.server.address)
+        cls.channel = grpc.insecure_channel(cls.server.address, options=cls.channel_options)
         cls.stub = cls.stub_class and cls.stub_class(cls.channel)
 
     @classmethod
