@@ -43,8 +43,8 @@ struct StoredView {
   // The items of the request's conversation. Nothing: it has not been looked for, and reading says in
   // Request::conversation which one is wanted.
   std::optional<base::Bytes> conversation;
-  // The responses that are not stored and that the request's WebSocket can go on behind. Nothing: it has come on none.
-  // Where it has, the body is a `response.create` event.
+  // The responses that are not stored and that the request's WebSocket can go on behind. Nothing: the request came on
+  // no WebSocket. The body of one that came on a WebSocket is a `response.create` event.
   std::optional<std::deque<std::string>> connection;
   std::string ids;  // hexadecimal digits for the ids of new items
 };
