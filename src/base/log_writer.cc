@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <system_error>
 #include <utility>
 
@@ -96,9 +97,19 @@ void LogWriter::run() {
   }
 }
 
+// As many whole lines as a pipe takes in one piece, so that others that write to it (another process, the access log on
+// standard output) do not cut them. A line that is longer goes alone.
+std::string_view LogWriter::one_write(std::string_view text) {
+  if (text.size() <= PIPE_BUF) return text;
+  size_t end = text.substr(0, PIPE_BUF).rfind('\n');
+  if (end == text.npos) end = text.find('\n', PIPE_BUF);
+  return end == text.npos ? text : text.substr(0, end + 1);
+}
+
 void LogWriter::write_all(std::string_view text) {
   while (!text.empty()) {
-    ssize_t n = ::write(fd_, text.data(), text.size());
+    const std::string_view some = one_write(text);
+    ssize_t n = ::write(fd_, some.data(), some.size());
     if (n >= 0) {
       text.remove_prefix(size_t(n));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {

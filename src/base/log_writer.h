@@ -1,6 +1,7 @@
 // LogWriter: lines on their way to a file descriptor, written by one thread, so that nobody who logs waits for whoever
 // reads them (a pipe whose reader is stopped, a full or slow disk).
 //
+// Lines of up to PIPE_BUF bytes come whole through a pipe that others write to.
 // Lines keep their order. What would make more than kMostWaiting wait is dropped and counted, and so is what cannot be
 // written; the next line that is written says how many.
 #pragma once
@@ -39,6 +40,7 @@ class LogWriter {
   bool start();
   void write_here();
   void run();
+  static std::string_view one_write(std::string_view text);
   void write_all(std::string_view text);
   void count_lost(uint64_t lines);
 

@@ -65,6 +65,31 @@ TEST(LogWriter, LinesOfAllThreadsComeWholeAndInEachOnesOrder) {
   EXPECT_EQ(next[0] + next[1] + next[2], 9000);
 }
 
+// Two processes whose standard error is one pipe, here two writers. Each batch is longer than the pipe takes at once.
+TEST(LogWriter, LinesOfTwoThatWriteToOnePipeAreWhole) {
+  constexpr int kLines = 3000, kLength = 300;
+  Pipe pipe;
+  std::string got;
+  {
+    LogWriter one(pipe.write_end, note), other(pipe.write_end, note);
+    for (int i = 0; i < kLines; ++i)
+      one.put(std::string(kLength, 'a') + '\n'), other.put(std::string(kLength, 'b') + '\n');
+    std::thread reader([&] { got = pipe.read_to("end\n"); });
+    EXPECT_TRUE(one.flush(20s) && other.flush(20s));
+    one.put("end\n");
+    reader.join();
+    EXPECT_EQ(one.dropped() + other.dropped(), 0u);
+  }
+  int torn = 0, whole = 0;
+  for (size_t at = 0, end; (end = got.find('\n', at)) != got.npos; at = end + 1) {
+    const std::string line = got.substr(at, end - at);
+    const bool good = line == std::string(kLength, line[0]);
+    ++(good ? whole : torn);
+  }
+  EXPECT_EQ(whole, 2 * kLines);
+  EXPECT_EQ(torn, 1) << "the last one";
+}
+
 TEST(LogWriter, WhatNobodyReadsIsDroppedAndSaid) {
   Pipe pipe;
   LogWriter writer(pipe.write_end, note);
