@@ -30,9 +30,16 @@ void Conn::on_readable() {
   guarded([this] { read(); });
 }
 
+// Where both sides have sent their FINs the socket is broken as well: one that lingers is still read to its end, which
+// also tells of a reset. Closed before that, it would reset what the peer has not got yet.
+void Conn::on_broken() {
+  if (state_ != State::kLingering) close(ClosedBy::kPeer);
+}
+
 void Conn::read() {
   auto& shard = env_.shard;
   shard.now();
+  ending_ = false;
   std::span<const std::byte> bytes;
   auto moved = take_input(bytes);
   env_.bytes_in.add(moved.n);
@@ -76,11 +83,16 @@ Socket::Moved Conn::take_input(std::span<const std::byte>& bytes) {
   return moved;
 }
 
+// A codec takes all that one read has opened, requests that wait for others included. So the end behind an open request
+// is the FIN, as in cleartext: it mostly comes with close_notify, and is read once the codec wants to read.
 void Conn::received(std::span<const std::byte> bytes) {
   if (state_ != State::kOpen) return;  // lingering: discarded
   switch (input_.received(bytes)) {
     case ConnInput::Outcome::kTaken: return;
-    case ConnInput::Outcome::kEnded: return peer_ended();
+    case ConnInput::Outcome::kEnded:
+      if (const auto* codec = serving(); !codec || codec->idle() || closing_) return peer_ended();
+      closing_ = true;
+      return;
     case ConnInput::Outcome::kFailed: return close(ClosedBy::kError);
     case ConnInput::Outcome::kRefused:
       linger_ = std::make_unique<Linger>(wire_.now(), Linger::For::kMoment);
@@ -92,6 +104,21 @@ void Conn::peer_ended() {
   if (ended_) return;
   ended_ = true;
   if (auto* codec = serving()) codec->eof();
+}
+
+// A FIN behind bytes that the codec has no room for means the same as one that is read, as nginx and Envoy take it:
+// mostly the peer has gone. It counts from the second tick() on, so that a codec that pauses for a moment reads what is
+// in front of it. So does a close_notify without a FIN.
+void Conn::look_for_end() {
+  const bool unread = socket_.ended() && !socket_.reading();
+  if (!(unread || closing_) || ended_ || gone_ || socket_.writing()) return;
+  if (!ending_) return void(ending_ = true);
+  gone_ = true;
+  begin_work();
+  guarded([this] {
+    if (auto* codec = serving()) codec->eof();
+    wire_.mark();
+  });
 }
 
 void Conn::flush() {
@@ -113,7 +140,7 @@ void Conn::write_and_settle() {
     case ConnOutput::Written::kNotYet:
       if (!codec) return;
       if (given_up(*codec)) return close(ClosedBy::kServer);
-      if (!ended_ && codec->wants_read()) socket_.await_read();
+      ended_ || !codec->wants_read() ? socket_.await_error() : socket_.await_read();
   }
 }
 
@@ -128,10 +155,10 @@ bool Conn::given_up(wire::Codec& codec) const {
 // All output is written. Go on reading, wait, or end.
 void Conn::settle() {
   if (const auto* codec = serving()) {
-    bool over =
-        codec->finished() || (ended_ && codec->idle()) || (env_.draining == wire::Drain::kRefuse && codec->idle());
+    const bool idle_is_over = ended_ || closing_ || env_.draining == wire::Drain::kRefuse;
+    const bool over = codec->finished() || (idle_is_over && codec->idle());
     if (over) return finish();
-    if (ended_ || !codec->wants_read()) return;
+    if (ended_ || !codec->wants_read()) return socket_.await_error();
   } else if (state_ == State::kRefused) {
     return finish();
   } else if (ended_) {
@@ -152,7 +179,7 @@ void Conn::finish() {
   if (ended_) return close(ClosedBy::kPeer);
   const bool brief = note_flood() || state_ == State::kRefused || env_.draining;
   linger_ = std::make_unique<Linger>(wire_.now(), brief ? Linger::For::kMoment : Linger::For::kRequest);
-  by_ = env_.draining ? ClosedBy::kDrain : ClosedBy::kServer;
+  by_ = gone_ || closing_ ? ClosedBy::kPeer : env_.draining ? ClosedBy::kDrain : ClosedBy::kServer;
   socket_.shut_write();
   state_ = State::kLingering;
   socket_.await_read();
@@ -181,6 +208,7 @@ void Conn::tick(base::Time now) {
       return close(ClosedBy::kServer);
     }
   }
+  look_for_end();
   resume();
 }
 

@@ -68,7 +68,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   // Socket::Owner
   void on_readable() override;
   void on_writable() override { wire_.mark(); }
-  void on_broken() override { close(ClosedBy::kPeer); }
+  void on_broken() override;
 
   template <class Work>
   void guarded(Work work);
@@ -80,6 +80,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   Socket::Moved take_input(std::span<const std::byte>& bytes);
   void received(std::span<const std::byte> bytes);
   void peer_ended();
+  void look_for_end();
   void write_and_settle();
   bool given_up(wire::Codec& codec) const;
   void settle();
@@ -89,7 +90,10 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   // Beside slot, in 8 bytes.
   State state_ = State::kOpen;
   ClosedBy by_ = ClosedBy::kPeer;  // once that is known
-  bool ended_ : 1 = false;         // the peer has sent FIN
+  bool ended_ : 1 = false;         // the peer's FIN has been read
+  bool closing_ : 1 = false;       // the peer has sent close_notify, and its FIN is awaited
+  bool ending_ : 1 = false;        // nothing has been read since a tick() that knew of either
+  bool gone_ : 1 = false;          // the codec took the peer for gone before its FIN was read
   bool notified_ : 1 = false;      // our close_notify is on its way
   uint8_t wider_reads_ = 0;        // the next read is of kFirstRead, and so many times four times as much
   Owner& owner_;

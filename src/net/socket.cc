@@ -36,6 +36,7 @@ void Socket::await_error() {
 
 void Socket::ready(uint32_t events) {
   if (events & (EPOLLERR | EPOLLHUP)) broken_ = true;
+  if (events & (EPOLLRDHUP | EPOLLHUP)) ended_ = true;
   if (events & (kEndEvents | EPOLLPRI)) ragged_ = true;
   if (events & (kEndEvents | EPOLLIN)) readable_ = true;
   // One call, the last thing done here.

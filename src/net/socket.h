@@ -52,6 +52,8 @@ class Socket final : private Readiness::Watcher {
   void await_error();
   bool reading() const { return reading_; }
   bool writing() const { return writing_; }
+  // The peer has sent its FIN; bytes in front of it may not be read yet.
+  bool ended() const { return ended_; }
 
   Moved read(std::span<std::byte> into);
   // Takes from the kernel what it has, as read() does, for nobody to look at. TCP does not copy it; other sockets use
@@ -83,6 +85,7 @@ class Socket final : private Readiness::Watcher {
   // The state that the kernel has reported.
   bool readable_ = false;
   bool broken_ = false;
+  bool ended_ = false;
   bool ragged_ = false;  // the peer's FIN, or urgent data, which cuts reads short: only an empty read says all is read
 };
 

@@ -60,7 +60,7 @@ class Echo final : public wire::Codec {
     backlog_ -= n;
     for (sent_ += n; !out_.empty() && sent_ >= out_.front().size(); out_.pop_front()) sent_ -= out_.front().size();
   }
-  bool wants_read() const override { return !stopped_ && backlog_ < (1 << 20); }
+  bool wants_read() const override { return !stopped_ && !held_ && backlog_ < (1 << 20); }
   bool finished() const override { return finished_; }
   bool idle() const override { return !open_; }
   void tick(base::Time) override {
@@ -90,14 +90,15 @@ class Echo final : public wire::Codec {
     if (line == "!open") open_ = true, put("opened\n");
     if (line == "!done") open_ = false, put("done\n");
     if (line == "!stop") stopped_ = true, ++lab_.stopped;
+    if (line == "!hold") held_ = true, ++lab_.stopped;
     if (line == "!throw") throw std::bad_alloc();
     if (line == "!throw later") throws_ = true;
     if (line == "!throw a library's") throw std::runtime_error("broken");
-    if (line.starts_with("!send ") || line.starts_with("!last ")) {
+    if (line.starts_with("!send ") || line.starts_with("!last ") || line.starts_with("!over ")) {
       size_t n = 0;
       std::from_chars(line.data() + 6, line.data() + line.size(), n);
       put(pattern(n));
-      finished_ = line[1] == 'l';
+      finished_ = line[1] != 's', held_ = line[1] == 'o';
     }
   }
 
@@ -106,7 +107,7 @@ class Echo final : public wire::Codec {
   std::deque<std::string> out_;
   std::string seen_;
   size_t sent_ = 0, backlog_ = 0;
-  bool named_ = false, finished_ = false, flooded_ = false, open_, stopped_ = false, throws_ = false;
+  bool named_ = false, finished_ = false, flooded_ = false, open_, stopped_ = false, held_ = false, throws_ = false;
 };
 
 void be_patient(const Fd& fd) {

@@ -6,8 +6,9 @@
 //   !close    answer "bye\n", then the codec is finished
 //   !flood    answer "calm\n", then the codec is finished, and its peer has flooded it
 //   !open     an exchange is open from now on: not idle      !done     it is over
-//   !stop     does not want to read until its next tick()
+//   !stop     does not want to read until its next tick()       !hold    the same, from now on
 //   !send N   answer N bytes, a pattern by position       !last N   the same, and then the codec is finished
+//   !over N   the same, and nothing is read meanwhile
 //   !throw    std::bad_alloc, at once or (!throw later) from pending(); !throw a library's: another exception
 #pragma once
 
