@@ -59,6 +59,10 @@ base::Status no_room_for_answer() { return base::overloaded("there is no memory 
 base::Status PiecewiseAnswer::start(std::string_view content_type, Exchange::Compress compress,
                                     std::unique_ptr<TextSource> source) {
   source_ = std::move(source);
+  if (exchange_.responding()) {
+    pump();
+    return {};
+  }
   std::string text;
   const bool more = source_->write(text, kWhole);
   auto first = base::adopt(exchange_.memory(), base::MemoryKind::kAnswers, std::move(text));

@@ -85,8 +85,8 @@ class TextSource {
 class PiecewiseAnswer final {
  public:
   explicit PiecewiseAnswer(Exchange& exchange) : exchange_(exchange) {}
-  // Answers 200. `compress` applies to a text that goes out by one respond(). Errors: no_room_for_answer(), and nothing
-  // has been sent.
+  // Answers 200; if the head is out, goes on behind it. `compress` applies to a text that goes out by one respond().
+  // Errors: no_room_for_answer(), and nothing has been sent.
   base::Status start(std::string_view content_type, Exchange::Compress compress, std::unique_ptr<TextSource> source);
   void drained() { pump(); }
   uint64_t held() const { return source_ ? source_->held() : 0; }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/encoding.h"
+#include "wire/text.h"
 
 namespace weir::wire {
 namespace {
@@ -78,10 +79,21 @@ std::optional<Slip> slashes_of(std::string_view pattern, std::string_view path) 
 
 }  // namespace
 
-const Route* PathEntry::find(std::string_view method) const {
+const Route* PathEntry::find(std::string_view method, const Fields& fields) const {
   for (const Route& r : routes)
-    if (r.method == method) return &r;
-  return method == "HEAD" ? find("GET") : nullptr;
+    if (r.method == method && (r.content_type.empty() || is_media_type(fields.find("content-type"), r.content_type)))
+      return &r;
+  return method == "HEAD" ? find("GET", fields) : nullptr;
+}
+
+const Route* PathEntry::first(std::string_view method) const {
+  auto at = std::find_if(routes.begin(), routes.end(), [&](const Route& r) { return r.method == method; });
+  return at == routes.end() ? nullptr : &*at;
+}
+
+std::string_view PathEntry::protocol() const {
+  const std::string_view one = routes.front().protocol;
+  return std::all_of(routes.begin(), routes.end(), [&](const Route& r) { return r.protocol == one; }) ? one : "";
 }
 
 size_t PathTable::TextHash::operator()(std::string_view text) const {
@@ -160,11 +172,15 @@ void PathTable::add(Route route) {
   }
   PathEntry& entry = *node->entry;
   last_ = {};
-  std::erase_if(entry.routes, [&](const Route& r) { return r.method == route.method; });
-  entry.routes.push_back(std::move(route));
+  std::erase_if(entry.routes,
+                [&](const Route& r) { return r.method == route.method && r.content_type == route.content_type; });
+  entry.routes.insert(route.content_type.empty() ? entry.routes.end() : entry.routes.begin(), std::move(route));
+  std::vector<std::string_view> methods;
+  for (const Route& r : entry.routes)
+    if (std::find(methods.begin(), methods.end(), r.method) == methods.end()) methods.push_back(r.method);
   entry.allow.clear();
-  for (const Route& r : entry.routes) entry.allow += (entry.allow.empty() ? "" : ", ") + r.method;
-  if (entry.find("GET") && entry.find("HEAD") == entry.find("GET")) entry.allow += ", HEAD";
+  for (std::string_view method : methods) (entry.allow += entry.allow.empty() ? "" : ", ") += method;
+  if (entry.first("GET") && !entry.first("HEAD")) entry.allow += ", HEAD";
 }
 
 const PathEntry* PathTable::find(std::string_view path, PathArgs& args) const {

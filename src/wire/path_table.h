@@ -16,12 +16,16 @@ namespace weir::wire {
 // All routes of one pattern; views of it live as long as the table.
 struct PathEntry {
   std::string pattern;
-  std::vector<Route> routes;            // one per method
+  std::vector<Route> routes;            // one per method and media type, those of a media type first
   std::string allow;                    // the Allow field: "GET, HEAD, POST"
   std::vector<std::string_view> names;  // of the pattern's {placeholders}, in order
 
-  // The route that answers `method` (GET routes answer HEAD), or null.
-  const Route* find(std::string_view method) const;
+  // The route that answers `method` (GET routes answer HEAD) with a body of that Content-Type, or null.
+  const Route* find(std::string_view method, const Fields& fields) const;
+  // The first route of that very method, whatever media type it takes; null: there is none.
+  const Route* first(std::string_view method) const;
+  // The protocol of all routes; empty where they differ.
+  std::string_view protocol() const;
 };
 
 class PathTable {

@@ -1,7 +1,6 @@
 #include "wire/router.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <utility>
 
@@ -183,17 +182,16 @@ Plan Router::Table::no_route(Exchange& x) {
 }
 
 Plan Router::Table::no_method(Exchange& x, const PathEntry& entry) {
-  if (x.request().method == "OPTIONS") {
-    preflight(x, entry);
+  if (x.request().method == "OPTIONS") return preflight(x, entry), Plan{BodyPlan::kIgnore};
+  x.record().route = entry.pattern;
+  // The path is one protocol's, whatever the method: the refusal has that protocol's form.
+  if (std::string_view protocol = entry.protocol(); !protocol.empty()) x.record().protocol = protocol;
+  if (const Route* typed = entry.first(x.request().method)) {
+    refuse(x, {}, 415, "this path takes bodies of type " + std::string(typed->content_type));
     return {BodyPlan::kIgnore};
   }
   Response with;
   with.fields.add("allow", entry.allow + ", OPTIONS");
-  x.record().route = entry.pattern;
-  // The path is one protocol's, whatever the method: the refusal has that protocol's form.
-  const std::string_view protocol = entry.routes.front().protocol;
-  if (std::all_of(entry.routes.begin(), entry.routes.end(), [&](const Route& r) { return r.protocol == protocol; }))
-    x.record().protocol = protocol;
   refuse(x, std::move(with), 405, x.request().method + " is not for this path; it takes " + entry.allow);
   return {BodyPlan::kIgnore};
 }
@@ -303,7 +301,7 @@ Plan Router::begin(Exchange& exchange) {
   auto match = t.fresh();
   match->router = this;
   const PathEntry* entry = t.paths.find(request.path(), match->args);
-  const Route* route = entry ? entry->find(request.method) : nullptr;
+  const Route* route = entry ? entry->find(request.method, request.fields) : nullptr;
   if (route) {
     exchange.record().protocol = route->protocol;
     exchange.record().route = entry->pattern;

@@ -73,6 +73,9 @@ struct Route {
   Plan plan;
   Permission permission = Permission::kAdmin;  // of a GET, too: what only reads says so
   Upgrade upgrade = Upgrade::kNone;
+  // "application/json": it takes bodies of this media type alone, and other types go to the same path's and method's
+  // other route; empty: it takes all that no such route does.
+  std::string_view content_type{};
 };
 
 // Is told of every finished Exchange: the access log, the counters.
@@ -93,7 +96,8 @@ class Router final : public Intake {
 
   // Before the first Exchange: what is found for one may be kept with it.
   void add(Route route);
-  // All routes that were added, in no particular order. A method that was added again is the later one.
+  // All routes that were added, in no particular order. What was added again for a method and media type is the later
+  // one.
   std::vector<const Route*> routes() const;
   // From now on requests may be traced; borrowed, outlives this.
   void trace(Tracer& tracer);

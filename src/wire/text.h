@@ -100,6 +100,11 @@ inline bool has_element(std::string_view list, std::string_view element) {
   return found;
 }
 
+// Whether a Content-Type is of that media type, whatever its parameters (RFC 9110 §8.3.1).
+inline bool is_media_type(std::string_view field, std::string_view type) {
+  return same_text(trim(field.substr(0, field.find(';'))), type);
+}
+
 // Only characters that a Host field or :authority may have (RFC 3986 §3.2.2 reg-name and IP-literal, and the port's
 // colon), without the list separator ',': nothing that somebody could take for a path, a query or a user's name.
 bool is_authority(std::string_view text);
