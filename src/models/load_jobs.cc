@@ -203,30 +203,52 @@ void LoadJobs::take_place() {
   ++taken_;
 }
 
+// Made before there is something to give back, so that what throws has taken nothing, and is not undone under the lock.
+struct LoadJobs::Turn {
+  explicit Turn(const std::string& turn_of) : of(turn_of) {}
+  Turn(const Turn&) = delete;
+  ~Turn() {
+    if (!jobs) return;
+    std::lock_guard again(jobs->lock_);
+    jobs->turns_.erase(of);
+    jobs->lock_.notify_all();
+  }
+  const std::string of;
+  LoadJobs* jobs = nullptr;  // whose turn it is; null: none
+};
+
+struct LoadJobs::Aside {
+  Aside() = default;
+  Aside(const Aside&) = delete;
+  ~Aside() {
+    if (!jobs) return;
+    std::lock_guard again(jobs->lock_);
+    jobs->take_place();
+  }
+  LoadJobs* jobs = nullptr;  // null: it keeps its place
+};
+
 // The caller loads a model, for which others that have a place may wait: it takes its place back whether one is free or
 // not. So there may be one load more for each turn.
 std::shared_ptr<void> LoadJobs::take_turn(const std::string& of) {
+  const auto turn = std::make_shared<Turn>(of);
   std::lock_guard held(lock_);
   const bool gave = turns_.contains(of) && give_place();
   while (turns_.contains(of) && !queue_->ends()) lock_.wait();
   if (gave) take_place();
   if (queue_->ends()) return nullptr;
   turns_.insert(of);
-  return {this, [of](LoadJobs* jobs) {
-            std::lock_guard again(jobs->lock_);
-            jobs->turns_.erase(of);
-            jobs->lock_.notify_all();
-          }};
+  turn->jobs = this;
+  return turn;
 }
 
 // It takes its place back whether one is free or not, as above.
 std::shared_ptr<void> LoadJobs::step_aside() {
+  const auto aside = std::make_shared<Aside>();
   std::lock_guard held(lock_);
   if (!give_place()) return nullptr;
-  return {this, [](LoadJobs* jobs) {
-            std::lock_guard again(jobs->lock_);
-            jobs->take_place();
-          }};
+  aside->jobs = this;
+  return aside;
 }
 
 }  // namespace weir::models

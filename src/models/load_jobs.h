@@ -75,6 +75,8 @@ class LoadJobs {
   std::shared_ptr<void> step_aside();
 
  private:
+  struct Turn;
+  struct Aside;
   struct Job {
     Needs needs;
     Work work;

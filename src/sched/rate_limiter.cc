@@ -1,7 +1,6 @@
 #include "sched/rate_limiter.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/check.h"
 
@@ -51,6 +50,7 @@ RateLimiter::Instance::Instance(std::shared_ptr<RateLimiter> limiter, const Rate
 RateLimiter::Instance::~Instance() {
   std::lock_guard lock(limiter_->mutex_);
   base::check(!granted_, "an instance that goes has given its resources back");
+  limiter_->instances_ -= size_t(joined_);
   for (const auto& [key, count] : needs_) {
     auto resource = limiter_->resources_.find(key);
     if (resource == limiter_->resources_.end()) continue;
@@ -63,7 +63,7 @@ base::Result<std::unique_ptr<RateLimiter::Instance>> RateLimiter::join(std::shar
                                                                        const RateLimit& limit, std::string_view place) {
   std::unique_ptr<Instance> instance(new Instance(limiter, limit, place));
   for (const auto& [key, count] : instance->needs_) {
-    auto there = limiter->counts_.find(std::string(name_of(key)));
+    auto there = limiter->counts_.find(name_of(key));
     if (there != limiter->counts_.end() && there->second < count)
       return base::failure(base::Code::kFailedPrecondition,
                            "an instance needs " + std::to_string(count) + " of resource '" + std::string(name_of(key)) +
@@ -71,11 +71,13 @@ base::Result<std::unique_ptr<RateLimiter::Instance>> RateLimiter::join(std::shar
   }
   std::lock_guard lock(limiter->mutex_);
   for (const auto& [key, count] : instance->needs_) limiter->resources_[key].asked.emplace(count, instance.get());
+  limiter->waiting_.reserve(limiter->instances_ + 1);
+  ++limiter->instances_, instance->joined_ = true;
   return instance;
 }
 
 uint32_t RateLimiter::most(const std::string& key) const {
-  if (auto set = counts_.find(std::string(name_of(key))); set != counts_.end()) return set->second;
+  if (auto set = counts_.find(name_of(key)); set != counts_.end()) return set->second;
   auto resource = resources_.find(key);
   return resource == resources_.end() ? 0 : resource->second.asked.rbegin()->first;
 }
@@ -83,7 +85,10 @@ uint32_t RateLimiter::most(const std::string& key) const {
 void RateLimiter::Instance::acquire() {
   std::unique_lock lock(limiter_->mutex_);
   pass_ = std::max(pass_, limiter_->pass_);  // who did nothing for a while has no turns saved up
-  limiter_->waiting_.push_back(this);
+  auto& waiting = limiter_->waiting_;
+  const auto behind = std::upper_bound(waiting.begin(), waiting.end(), pass_,
+                                       [](uint64_t pass, const Instance* other) { return pass < other->pass_; });
+  waiting.insert(behind, this);
   limiter_->grant();
   turn_.wait(lock, [this] { return granted_; });
 }
@@ -95,20 +100,22 @@ void RateLimiter::Instance::release() {
   limiter_->grant();
 }
 
-// Gives out what is free, in the order of turns. What one waits for is not given to those behind it.
+bool RateLimiter::is_free(const std::pair<const std::string, uint32_t>& need) const {
+  const Resource& resource = resources_.find(need.first)->second;
+  return resource.awaited != round_ && resource.taken + need.second <= most(need.first);
+}
+
+// Gives out what is free, in the order of turns. What one waits for is not given to those behind it. Nothing here
+// allocates: release() must not throw, and what throws half-way would lose a turn.
 void RateLimiter::grant() {
-  std::stable_sort(waiting_.begin(), waiting_.end(), [](const auto* a, const auto* b) { return a->pass_ < b->pass_; });
-  std::set<std::string> awaited;
+  ++round_;
   std::erase_if(waiting_, [&](Instance* instance) {
     const auto& needs = instance->needs_;
-    const bool free = std::all_of(needs.begin(), needs.end(), [&](const auto& need) {
-      return !awaited.contains(need.first) && resources_[need.first].taken + need.second <= most(need.first);
-    });
-    if (!free) {
-      for (const auto& need : needs) awaited.insert(need.first);
+    if (!std::all_of(needs.begin(), needs.end(), [this](const auto& need) { return is_free(need); })) {
+      for (const auto& need : needs) resources_.find(need.first)->second.awaited = round_;
       return false;
     }
-    for (const auto& need : needs) resources_[need.first].taken += need.second;
+    for (const auto& need : needs) resources_.find(need.first)->second.taken += need.second;
     pass_ = std::max(pass_, instance->pass_);
     instance->pass_ += instance->stride_;
     instance->granted_ = true;

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,7 +33,7 @@ struct RateLimit {
 class RateLimiter {
  public:
   // Counts by name, of each device; those that are not here go by what is asked for.
-  explicit RateLimiter(std::map<std::string, uint32_t> counts = {}) : counts_(std::move(counts)) {}
+  explicit RateLimiter(const std::map<std::string, uint32_t>& counts = {}) : counts_(counts.begin(), counts.end()) {}
 
   // One instance. Made and destroyed on any thread; acquired and released by one thread at a time.
   class Instance {
@@ -53,6 +54,7 @@ class RateLimiter {
     std::condition_variable turn_;
     uint64_t pass_ = 0;     // under the limiter's mutex, as the next: what it has had of its turns
     bool granted_ = false;  // its resources are its own
+    bool joined_ = false;   // counted in instances_
   };
   // Errors: FAILED_PRECONDITION, it needs more of a resource than there will ever be.
   static base::Result<std::unique_ptr<Instance>> join(std::shared_ptr<RateLimiter> limiter, const RateLimit& limit,
@@ -66,15 +68,19 @@ class RateLimiter {
   struct Resource {
     std::multimap<uint32_t, const Instance*> asked;  // by how many
     uint32_t taken = 0;
+    uint64_t awaited = 0;  // the last round of grant() in which one has to wait for it
   };
   uint32_t most(const std::string& key) const;
+  bool is_free(const std::pair<const std::string, uint32_t>& need) const;
   void grant();
 
-  const std::map<std::string, uint32_t> counts_;
+  const std::map<std::string, uint32_t, std::less<>> counts_;
   mutable std::mutex mutex_;
   std::map<std::string, Resource> resources_;  // under mutex_, as the rest
-  std::vector<Instance*> waiting_;             // in the order in which they came
-  uint64_t pass_ = 0;                          // of the last turn
+  std::vector<Instance*> waiting_;             // by turns, then as they came; has room for all
+  size_t instances_ = 0;
+  uint64_t pass_ = 0;   // of the last turn
+  uint64_t round_ = 0;  // of grant()
 };
 
 // An engine that steps while it has its resources. It prepares no batch beside another: depth() is 1.

@@ -25,14 +25,17 @@ base::Status ByteQuota::resize(uint64_t tenant, HeldBytes from, HeldBytes to) {
                            "most of the memory for sessions is in use, and yours hold your "
                            "share of it (limits.client_share); try again later");
   const uint64_t more = to.own - std::min(to.own, from.own);  // also where bytes of others become its own
-  if ((now > before && all > total_) || ((now > before || more > 0) && !charge(all, more)))
+  if (would > 0) tenants_.try_emplace(tenant, has);           // what throws has charged nothing
+  if ((now > before && all > total_) || ((now > before || more > 0) && !charge(all, more))) {
+    if (has == 0) tenants_.erase(tenant);
     return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
+  }
   if (ledger_ && to.own < from.own) ledger_->give(base::MemoryKind::kSessions, from.own - to.own);
   held_ = all;
   if (would == 0)
     tenants_.erase(tenant);
   else
-    tenants_[tenant] = would;
+    tenants_.find(tenant)->second = would;
   return {};
 }
 
