@@ -11,11 +11,12 @@ using base::Code;
 using base::failure;
 
 // A client's word as it may be shown back to it: quoted, and no longer than a name can reasonably be.
-std::string in_quotes(std::string_view word) {
+std::string shortened(std::string_view word) {
   constexpr size_t kLongest = 128;
-  std::string out = "'" + std::string(base::cut_text(word, kLongest));
-  return out + (word.size() > kLongest ? "…'" : "'");
+  return std::string(base::cut_text(word, kLongest)) + (word.size() > kLongest ? "…" : "");
 }
+
+std::string in_quotes(std::string_view word) { return "'" + shortened(word) + "'"; }
 
 std::string not_ready(std::string_view model, const IndexRow& row) {
   std::string out = "model " + in_quotes(model) + " version " + row.version + " is not ready";
@@ -41,8 +42,8 @@ base::Status no_model(const Catalog& catalog, std::string_view model, std::strin
   }
   for (const auto& [name, unused] : catalog.models) names.push_back(name);
   for (const auto& [name, unused] : catalog.names) names.push_back(name);
-  std::string text = "Request for unknown model " + in_quotes(model);  // the words that clients of Triton look for
-  if (auto near = base::near_miss(model, names); !near.empty()) text += ": did you mean " + in_quotes(near) + "?";
+  std::string text = "Request for unknown model: " + in_quotes(model) + " is not found";  // Triton's words
+  if (auto near = base::near_miss(model, names); !near.empty()) text += "; did you mean " + in_quotes(near) + "?";
   return failure(Code::kNotFound, std::move(text));
 }
 
@@ -51,7 +52,8 @@ base::Status no_version(const Catalog& catalog, std::string_view model, std::str
   for (const auto& row : catalog.index)
     if (row.name == model && (version.empty() || row.version == version)) return unavailable(model, row);
   if (found.versions.empty()) return failure(Code::kUnavailable, "model " + in_quotes(model) + " is not ready");
-  std::string text = "model " + in_quotes(model) + " has no version " + in_quotes(version) + "; it serves ";
+  std::string text =
+      "Request for unknown model: " + in_quotes(model) + " version " + shortened(version) + " is not found; it serves ";
   for (const auto& [name, unused] : found.versions) text += (text.back() == ' ' ? "" : ", ") + name;
   return failure(Code::kNotFound, std::move(text));
 }

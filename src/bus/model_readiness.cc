@@ -28,7 +28,7 @@ std::optional<uint64_t> ModelReadiness::ask(const std::shared_ptr<msg::Readiness
   Asked& asked = asked_[probe.get()];
   if (asked.waiting.size() >= kMostWaiting) return std::nullopt;
   const uint64_t number = ++last_;
-  const auto timer = env_.at(env_.now() + kPatience, [this, number] { tell(number, "it did not answer within 5 s"); });
+  const auto timer = env_.at(env_.now() + kPatience, [this, number] { overdue(number); });
   asked.waiting.insert(number);
   waiting_.emplace(number, Waiting{probe.get(), std::move(done), timer});
   if (std::exchange(asked.probe, probe)) return number;  // its answer is awaited already
@@ -57,7 +57,7 @@ void ModelReadiness::answered(const msg::ReadinessProbe* probe, const std::strin
   auto node = asked_.extract(probe);
   if (node.empty()) return;
   const base::Time now = env_.now();
-  std::erase_if(said_, [now](const auto& said) { return now - said.second.when > kPatience; });
+  std::erase_if(said_, [now](const auto& said) { return now - said.second.when > kMostBusy; });
   said_.insert_or_assign(probe, Said{node.mapped().probe, why_not, now});
   for (const uint64_t number : node.mapped().waiting) tell(number, why_not);
 }
@@ -66,6 +66,16 @@ const std::string* ModelReadiness::last_answer(const std::shared_ptr<msg::Readin
   const auto said = said_.find(probe.get());
   if (said == said_.end() || said->second.probe.lock() != probe) return nullptr;
   return env_.now() - said->second.when > kPatience ? nullptr : &said->second.why_not;
+}
+
+void ModelReadiness::overdue(uint64_t number) {
+  std::string why_not = "it did not answer within 5 s";
+  if (const auto asked = asked_.find(waiting_.at(number).probe); asked != asked_.end() && asked->second.probe->busy()) {
+    const auto said = said_.find(asked->first);
+    const bool recent = said != said_.end() && env_.now() - said->second.when <= kMostBusy;
+    if (recent && said->second.probe.lock() == asked->second.probe) why_not = said->second.why_not;
+  }
+  tell(number, why_not);
 }
 
 // The one that is told may ask again.

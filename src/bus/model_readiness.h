@@ -2,7 +2,9 @@
 // shard, on its thread.
 //
 // A model has one question of this shard's, whose answer is that of everybody who waits; who has waited for kPatience
-// is told that it did not answer. So a model that is silent costs a question, and a timer for each who waits. Where
+// is told that it did not answer. So a model that is silent costs a question, and a timer for each who waits. One that
+// is silent and works on requests is what it has said last, for kMostBusy: a batch that takes long makes no model "not
+// ready", and the process that never ends one is ended after its process_timeout. Where
 // too many wait, the model's last answer is that of the others, so that a flood of probes makes no model "not ready".
 #pragma once
 
@@ -26,7 +28,8 @@ namespace weir::bus {
 class ModelReadiness {
  public:
   static constexpr base::Duration kPatience = std::chrono::seconds(5);  // Triton's
-  static constexpr size_t kMostWaiting = 256;                           // for one model
+  static constexpr base::Duration kMostBusy = std::chrono::minutes(1);
+  static constexpr size_t kMostWaiting = 256;  // for one model
   static constexpr std::string_view kTooManyAsk = "too many ask whether it is ready; try again later";
   // `why_not`: empty where it is ready.
   using Done = std::function<void(const std::string& why_not)>;
@@ -62,6 +65,7 @@ class ModelReadiness {
   void answered(const msg::ReadinessProbe* probe, const std::string& why_not);
   void leave(const Waiting& waiting, uint64_t number);
   void tell(uint64_t number, const std::string& why_not);
+  void overdue(uint64_t number);
 
   base::Env& env_;
   const std::shared_ptr<Door> door_;

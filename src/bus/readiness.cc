@@ -48,6 +48,13 @@ bool any_serves(const Catalog& catalog, const SaidReadiness* said) {
 
 }  // namespace
 
+std::string why_model_not_ready(const Catalog& catalog, std::string_view model, const SaidReadiness* said) {
+  const auto served = catalog.models.find(model);
+  if (served == catalog.models.end()) return "it is not loaded";
+  const Served* preferred = served->second.preferred;
+  return preferred ? why_not_itself(*preferred, model, preferred->spec.version, said) : "";
+}
+
 std::string why_not_ready(const Catalog& catalog, ReadinessRule rule, const SaidReadiness* said) {
   if (rule == ReadinessRule::kProcess || (rule == ReadinessRule::kAny && any_serves(catalog, said))) return {};
   size_t counted = 0, missing = 0;

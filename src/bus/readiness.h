@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "bus/catalog.h"
 
@@ -25,5 +26,8 @@ using SaidReadiness = std::map<std::string, std::map<std::string, std::string, s
 // A model that is asked itself (bus/load_notes.h), and has said nothing in `said`, is not ready; without `said` what it
 // says does not count.
 std::string why_not_ready(const Catalog& catalog, ReadinessRule rule, const SaidReadiness* said = nullptr);
+// The same of one model that is served, by its own name: why the version that a request without one gets is not ready,
+// by what it says itself. Empty: it is ready.
+std::string why_model_not_ready(const Catalog& catalog, std::string_view model, const SaidReadiness* said);
 
 }  // namespace weir::bus

@@ -1,5 +1,6 @@
 #include "msg/readiness_probe.h"
 
+#include <algorithm>
 #include <mutex>
 
 namespace weir::msg {
@@ -13,6 +14,10 @@ class AllReady final : public ReadinessProbe {
     auto answers = std::make_shared<Answers>();
     answers->left = probes_.size(), answers->done = std::move(done);
     for (const auto& probe : probes_) probe->ask([answers](std::string why_not) { answers->add(std::move(why_not)); });
+  }
+
+  bool busy() const override {
+    return std::any_of(probes_.begin(), probes_.end(), [](const auto& probe) { return probe->busy(); });
   }
 
  private:

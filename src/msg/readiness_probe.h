@@ -18,6 +18,9 @@ class ReadinessProbe {
   // `done` is called once, from any thread, also inside of this. A model that is silent is asked until it is unloaded:
   // whoever asks bounds the time, and how many wait. Any thread; it takes microseconds.
   virtual void ask(Done done) = 0;
+  // The model works on requests now: that it is silent need not mean that it is not ready, since its code may keep it
+  // from answering (Python's global lock). Any thread.
+  virtual bool busy() const { return false; }
 };
 
 // An engine whose model may say whether it is ready is one of these, too. Whoever makes it sets the probe.

@@ -48,18 +48,20 @@ TEST(Bus, UnknownModelsAreNotFoundAndNameANearMiss) {
   Bench t;
   auto status = t.refused(t.call("a", 0s, "digit"));
   EXPECT_EQ(status.code, Code::kNotFound);
-  EXPECT_EQ(status.text, "Request for unknown model 'digit': did you mean 'digits'?");
-  EXPECT_EQ(t.refused(t.call("a", 0s, "somethingelse")).text, "Request for unknown model 'somethingelse'");
+  EXPECT_EQ(status.text, "Request for unknown model: 'digit' is not found; did you mean 'digits'?");
+  EXPECT_EQ(t.refused(t.call("a", 0s, "somethingelse")).text,
+            "Request for unknown model: 'somethingelse' is not found");
 }
 
 TEST(Bus, ALongNameIsShownInPartAndNeverThroughACharacter) {
   Bench t;
   auto shown = [&](const std::string& name) { return t.refused(t.call("a", 0s, name)).text; };
-  EXPECT_EQ(shown(std::string(800, 'x')), "Request for unknown model '" + std::string(128, 'x') + "…'")
+  EXPECT_EQ(shown(std::string(800, 'x')), "Request for unknown model: '" + std::string(128, 'x') + "…' is not found")
       << "and nothing is near to it";
-  EXPECT_EQ(shown(std::string(128, 'x')), "Request for unknown model '" + std::string(128, 'x') + "'");
-  EXPECT_EQ(shown(std::string(129, 'x')), "Request for unknown model '" + std::string(128, 'x') + "…'");
-  EXPECT_EQ(shown(std::string(127, 'x') + "äöü"), "Request for unknown model '" + std::string(127, 'x') + "…'");
+  EXPECT_EQ(shown(std::string(128, 'x')), "Request for unknown model: '" + std::string(128, 'x') + "' is not found");
+  EXPECT_EQ(shown(std::string(129, 'x')), "Request for unknown model: '" + std::string(128, 'x') + "…' is not found");
+  EXPECT_EQ(shown(std::string(127, 'x') + "äöü"),
+            "Request for unknown model: '" + std::string(127, 'x') + "…' is not found");
 }
 
 TEST(Bus, ModelsThatAreNotReadySayWhy) {
@@ -103,7 +105,7 @@ TEST(Bus, VersionsAreFoundByNameAndMissingOnesAreNamed) {
   call = t.call("b"), call->version = "9";
   auto status = t.refused(call);
   EXPECT_EQ(status.code, Code::kNotFound);
-  EXPECT_EQ(status.text, "model 'digits' has no version '9'; it serves 2");
+  EXPECT_EQ(status.text, "Request for unknown model: 'digits' version 9 is not found; it serves 2");
   call = t.call("c"), call->version = "1";
   EXPECT_EQ(t.refused(call).code, Code::kUnavailable);
 }

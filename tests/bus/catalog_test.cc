@@ -52,10 +52,12 @@ TEST(CatalogResolve, ANameMeansThatModelAndItsVersion) {
   m.catalog.default_model = "other";
   EXPECT_EQ(m.resolved("add"), "add/2");
   EXPECT_EQ(m.resolved("add", Needs::kAnything, "1"), "add/1");
-  EXPECT_EQ(m.resolved("add", Needs::kAnything, "3"), "NOT_FOUND: model 'add' has no version '3'; it serves 1, 2");
-  EXPECT_EQ(m.resolved("ad"), "NOT_FOUND: Request for unknown model 'ad': did you mean 'add'?");
+  EXPECT_EQ(m.resolved("add", Needs::kAnything, "3"),
+            "NOT_FOUND: Request for unknown model: 'add' version 3 is not found; it serves 1, 2");
+  EXPECT_EQ(m.resolved("ad"), "NOT_FOUND: Request for unknown model: 'ad' is not found; did you mean 'add'?");
   m.catalog.index = {{"addition", "1", ModelState::kUnloaded, ""}};
-  EXPECT_EQ(m.resolved("additio"), "NOT_FOUND: Request for unknown model 'additio': did you mean 'addition'?")
+  EXPECT_EQ(m.resolved("additio"),
+            "NOT_FOUND: Request for unknown model: 'additio' is not found; did you mean 'addition'?")
       << "whether it is served or not";
 }
 
@@ -65,7 +67,8 @@ TEST(CatalogResolve, AModelOfWhichNoVersionServesIsNotReady) {
   m.catalog.models["add"].preferred = nullptr;
   m.catalog.index = {{"add", "1", ModelState::kReady, ""}, {"add", "2", ModelState::kUnavailable, "cut short"}};
   EXPECT_EQ(m.resolved("add", Needs::kAnything, "2"), "UNAVAILABLE: model 'add' version 2 is not ready: cut short");
-  EXPECT_EQ(m.resolved("add", Needs::kAnything, "3"), "NOT_FOUND: model 'add' has no version '3'; it serves 1");
+  EXPECT_EQ(m.resolved("add", Needs::kAnything, "3"),
+            "NOT_FOUND: Request for unknown model: 'add' version 3 is not found; it serves 1");
   EXPECT_EQ(m.resolved(""), "NOT_FOUND: no model is named, and no model is served");
   m.catalog.models["add"].versions.clear(), m.catalog.index.clear();
   EXPECT_EQ(m.resolved("add"), "UNAVAILABLE: model 'add' is not ready");
@@ -153,7 +156,7 @@ TEST(CatalogNames, AFurtherNameMeansTheModelWhoseItIs) {
   EXPECT_EQ(m.resolved("Qwen/Qwen3-8B", Needs::kTokens, "1"), "qwen/1");
   EXPECT_EQ(m.resolved("gone:8b"), "UNAVAILABLE: model 'gone' is not ready: not loaded");
   EXPECT_EQ(m.resolved("Qwen/Qwen3-8"),
-            "NOT_FOUND: Request for unknown model 'Qwen/Qwen3-8': did you mean 'Qwen/Qwen3-8B'?");
+            "NOT_FOUND: Request for unknown model: 'Qwen/Qwen3-8' is not found; did you mean 'Qwen/Qwen3-8B'?");
   EXPECT_EQ(m.catalog.own_name("Qwen/Qwen3-8B"), "qwen");
   EXPECT_EQ(m.catalog.own_name("other"), "other");
   EXPECT_TRUE(m.catalog.knows("Qwen/Qwen3-8B"));
@@ -193,7 +196,8 @@ TEST(CatalogScope, WhoMayUseSomeModelsSeesThoseAlone) {
   EXPECT_EQ(m.resolved("embed"), "PERMISSION_DENIED: this key may not use model 'embed'");
   EXPECT_EQ(m.resolved("embod"), "PERMISSION_DENIED: this key may not use model 'embod'")
       << "whether there is one or not";
-  EXPECT_EQ(m.resolved("chat-smal"), "NOT_FOUND: Request for unknown model 'chat-smal': did you mean 'chat-small'?");
+  EXPECT_EQ(m.resolved("chat-smal"),
+            "NOT_FOUND: Request for unknown model: 'chat-smal' is not found; did you mean 'chat-small'?");
   EXPECT_EQ(m.resolved("", Needs::kEmbeddings).substr(0, 16), "INVALID_ARGUMENT") << "the default is not there";
   m.catalog = all.visible_to(base::ModelScope({"chat", "embed"}));
   EXPECT_EQ(m.resolved("", Needs::kEmbeddings), "embed/1") << "the default is";

@@ -75,6 +75,26 @@ TEST(Readiness, AModelThatIsAskedItselfIsAsReadyAsItSaid) {
   EXPECT_EQ(why_not_ready(catalog, Rule::kAny, &said), "no model serves: 'b' version 2: the cache is cold");
 }
 
+TEST(Readiness, OneModelIsAsReadyAsThePreferredVersionSaid) {
+  auto catalog = catalog_of({{"a", "1", ModelState::kReady, ""}, {"b", "1", ModelState::kReady, ""}});
+  for (const char* version : {"1", "2"}) {
+    auto served = std::make_shared<Served>();
+    served->spec.version = version;
+    served->inbox = std::make_unique<AskedModel>();
+    catalog.models["b"].versions[version] = served;
+    catalog.models["b"].preferred = served.get();
+  }
+  SaidReadiness said;
+  EXPECT_EQ(why_model_not_ready(catalog, "a", &said), "");
+  EXPECT_EQ(why_model_not_ready(catalog, "b", &said), "it has not said yet whether it is ready");
+  said["b"] = {{"1", "the cache is cold"}, {"2", ""}};
+  EXPECT_EQ(why_model_not_ready(catalog, "b", &said), "");
+  said["b"] = {{"1", ""}, {"2", "the cache is cold"}};
+  EXPECT_EQ(why_model_not_ready(catalog, "b", &said), "the cache is cold");
+  EXPECT_EQ(why_model_not_ready(catalog, "b", nullptr), "") << "nobody asks";
+  EXPECT_EQ(why_model_not_ready(catalog, "c", &said), "it is not loaded");
+}
+
 TEST(Readiness, TenAreListedAndReasonsOfTwoHundredBytesAreWhole) {
   std::vector<IndexRow> rows;
   for (char c = 'a'; c < 'a' + 10; ++c) rows.push_back({std::string(1, c), "", ModelState::kUnavailable, ""});

@@ -126,12 +126,16 @@ input [{ name: "DO" data_type: TYPE_STRING dims: [1] }] output [{ name: "TOLD" d
 SHAPED = '''name: "%s" backend: "python" max_batch_size: 4
 input [{ name: "DO" data_type: TYPE_STRING dims: [1] }] output [{ name: "Y" data_type: TYPE_FP32 dims: [1] }]'''
 
-# Says how many requests its process has had, and ends each a while after it has answered.
+# Says how many requests its process has had. Of those that are no warm-up's none ends before each process has one.
 WARM = '''
+import os
+import pathlib
 import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+
+FOLDER = pathlib.Path(__file__).parent
 
 
 class TritonPythonModel:
@@ -142,7 +146,11 @@ class TritonPythonModel:
             self.had += 1
             sender = request.get_response_sender()
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('TOLD', np.array([[str(self.had)]], dtype=object))]))
-            time.sleep(0.05)
+            if pb_utils.get_input_tensor_by_name(request, 'DO').as_numpy().item() == b'x':
+                (FOLDER / f'asked-{os.getpid()}').touch()
+                end = time.monotonic() + 20
+                while len(list(FOLDER.glob('asked-*'))) < 2 and time.monotonic() < end:
+                    time.sleep(0.01)
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 '''
 WARM_UP = '''instance_group [{ count: 2 kind: KIND_CPU }] model_warmup [{ name: "w" batch_size: 1 count: 2

@@ -83,6 +83,20 @@ class TritonPythonModel:
                 sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('OUT', request.inputs()[0].as_numpy())]))
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 '''
+# Holds the global lock of its interpreter for so many seconds as its input says: no other thread of it runs.
+HOLDS = HEAD + '''
+import ctypes
+
+
+class TritonPythonModel:
+    def is_ready(self):
+        return say(word())
+
+    def execute(self, requests):
+        for request in requests:
+            ctypes.PyDLL(None).sleep(int(request.inputs()[0].as_numpy()[0]))
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', r.inputs()[0].as_numpy())]) for r in requests]
+'''
 # Answers with whether another model is ready.
 ASKS = HEAD + '''
 import numpy as np
@@ -100,7 +114,8 @@ def repository():
     if not folder.exists():
         two = 'instance_group { kind: KIND_CPU count: 2 }\n'
         for name, code, rest in (('plain', PLAIN, ''), ('two', PLAIN, two), ('coroutine', COROUTINE, ''),
-                                 ('streams', STREAMS, DECOUPLED), ('streams_two', STREAMS, DECOUPLED + two), ('asks', ASKS, '')):
+                                 ('streams', STREAMS, DECOUPLED), ('streams_two', STREAMS, DECOUPLED + two), ('asks', ASKS, ''),
+                                 ('holds', HOLDS, '')):
             (folder / name / '1').mkdir(parents=True)
             (folder / name / '1/model.py').write_text(code)
             (folder / name / 'config.pbtxt').write_text(CONFIG % name + rest)
@@ -170,22 +185,55 @@ class Ready(harness.Case):
         def stub(channel):
             return oip_grpc.GRPCInferenceServiceStub(channel).ServerReady(oip.ServerReadyRequest()).ready
 
+        def check(channel, model):
+            return health_grpc.HealthStub(channel).Check(health.HealthCheckRequest(service='model:' + model)).status
+
         with grpc.insecure_channel(server.address) as channel:
             self.assertIn("1 of 2 models is not ready: 'plain' version 1: model 'plain' is not ready: is_ready() raised "
                           'RuntimeError: the cache is cold', says(400))
             self.assertFalse(stub(channel))
+            self.assertEqual(health.HealthCheckResponse.NOT_SERVING, check(channel, 'plain'))
             self.assertEqual(503, curl(server.url('/readyz')).status)
             words.write_text('yes')
             says(200)
             self.assertTrue(stub(channel))
             watched = health_grpc.HealthStub(channel).Watch(health.HealthCheckRequest(), timeout=harness.PATIENCE)
+            model = health_grpc.HealthStub(channel).Watch(health.HealthCheckRequest(service='model:plain'), timeout=harness.PATIENCE)
+            self.assertEqual(health.HealthCheckResponse.SERVING, next(model).status)
             self.assertEqual(health.HealthCheckResponse.SERVING, next(watched).status)
             words.write_text('wait 7')
             self.assertEqual(health.HealthCheckResponse.NOT_SERVING, next(watched).status)
+            self.assertEqual(health.HealthCheckResponse.NOT_SERVING, next(model).status)
             self.assertIn('it did not answer within 5 s', says(400))
+            self.assertEqual(health.HealthCheckResponse.SERVING, check(channel, 'identity'))
             words.write_text('yes')
             self.assertEqual(health.HealthCheckResponse.SERVING, next(watched).status)
+            self.assertEqual(health.HealthCheckResponse.SERVING, next(model).status)
             watched.cancel()
+            model.cancel()
+        self.assertEqual(0, server.stop())
+
+    def test_a_model_that_works_is_as_ready_as_it_said_before(self):
+        root = harness.scratch() / 'python-ready-busy'
+        shutil.copytree(self.repository / 'holds', root / 'holds')
+        server = harness.Server('--shards', '1', repository=root, env={'WEIR_ENGINES_PYTHON_INTERPRETER': sys.executable})
+        end = time.monotonic() + harness.PATIENCE
+        while curl(server.url('/v2/health/ready')).status != 200:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        self.assertEqual(200, curl(server.url('/v2/models/holds/ready')).status)
+        with concurrent.futures.ThreadPoolExecutor(2) as some:
+            began = time.monotonic()
+            inferring = some.submit(curl, server.url('/v2/models/holds/infer'), data=json.dumps({'inputs': [
+                {'name': 'IN', 'datatype': 'INT32', 'shape': [1], 'data': [9]}]}))
+            time.sleep(0.5)
+            asking = some.submit(curl, server.url('/v2/models/holds/ready'))
+            while not inferring.done():
+                self.assertEqual(200, curl(server.url('/v2/health/ready')).status, time.monotonic() - began)
+                time.sleep(0.2)
+            self.assertEqual(200, inferring.result().status)
+            self.assertEqual(200, asking.result().status)
+        self.assertLess(8.5, time.monotonic() - began)
         self.assertEqual(0, server.stop())
 
     def test_other_models_are_told_the_same(self):

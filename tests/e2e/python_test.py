@@ -170,7 +170,7 @@ class PythonModels(harness.GrpcCase):
                 self.assertEqual([2 * answer['SUM'][0]], answer['TWICE'])
 
     def test_a_request_that_a_model_must_not_make_is_an_error(self):
-        for model, status, text in (('nowhere', 404, "unknown model 'nowhere'"), ('plain', 400, 'input'),
+        for model, status, text in (('nowhere', 404, "unknown model: 'nowhere'"), ('plain', 400, 'input'),
                                     ('counting', 501, 'is decoupled'), ('broken', 503, 'not ready')):
             answer = self.ask(model)
             self.assertEqual(status, answer.status, answer.body)

@@ -33,6 +33,21 @@ void add_calls(const sched::Batch& batch, std::vector<Request>& requests) {
   }
 }
 
+// While this lives the model has requests, whatever ends them: what throws must not leave it busy.
+class AtWork {
+ public:
+  explicit AtWork(std::shared_ptr<ChildReadiness> readiness) : readiness_(std::move(readiness)) {
+    if (readiness_) readiness_->set_work(ChildReadiness::Work::kRuns);
+  }
+  ~AtWork() {
+    if (readiness_) readiness_->set_work(ChildReadiness::Work::kNone);
+  }
+  AtWork(const AtWork&) = delete;
+
+ private:
+  const std::shared_ptr<ChildReadiness> readiness_;  // null: the model does not say whether it is ready
+};
+
 }  // namespace
 
 BatchEngine::~BatchEngine() { ::close(wake_); }
@@ -62,7 +77,10 @@ Status BatchEngine::step(sched::Batch& batch) {
   Status sent = host_->run(++number_, requests_);
   if (sent.code == Code::kResourceExhausted) return sent;
   if (!sent.ok()) return host_->end(std::move(sent));
-  auto answers = wait(batch);
+  auto answers = [&] {
+    const AtWork at_work(host_->readiness());
+    return wait(batch);
+  }();
   nested_.cancel();  // those that the model has not waited for
   if (!answers) return host_->end(std::move(answers).error());
   if (whole) return give_outputs(batch, answers->front());

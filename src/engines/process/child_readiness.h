@@ -2,6 +2,7 @@
 // whoever asks meanwhile gets its answer, as with Triton. A child that never answers has that one question.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -24,6 +25,10 @@ class ChildReadiness final : public msg::ReadinessProbe {
   ChildReadiness(std::string model, Send send) : model_(std::move(model)), send_(std::move(send)) {}
 
   void ask(Done done) override;
+  bool busy() const override { return work_.load(std::memory_order_relaxed) == Work::kRuns; }
+  // Whether the child has requests that it has not answered. Any thread.
+  enum class Work : uint8_t { kNone, kRuns };
+  void set_work(Work work) { work_.store(work, std::memory_order_relaxed); }
   // kReadiness has come. One that nobody has asked for is dropped.
   void answered(uint64_t number, bool ready, std::string_view why_not);
   // The child is gone: nobody is asked from here on.
@@ -35,6 +40,7 @@ class ChildReadiness final : public msg::ReadinessProbe {
 
   const std::string model_;
   const Send send_;
+  std::atomic<Work> work_{Work::kNone};
   std::mutex mutex_;  // over all that follows
   uint64_t number_ = 0;
   bool under_way_ = false;

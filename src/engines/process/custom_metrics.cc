@@ -15,7 +15,7 @@ using base::failure;
 using base::Status;
 
 // Families of the server's own have these, in each of the vocabularies that it speaks.
-constexpr std::string_view kReserved[] = {"weir_", "nv_", "vllm:", "process_"};
+constexpr std::string_view kReserved[] = {"weir_", "nv_", "vllm:", "llamacpp:", "process_"};
 // A histogram's lines have these behind its name.
 constexpr std::string_view kSuffixes[] = {"_bucket", "_sum", "_count"};
 constexpr uint64_t kOverhead = 256;  // bytes of a metric beside its text

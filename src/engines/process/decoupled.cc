@@ -79,7 +79,11 @@ class Decoupled final : public sched::DecoupledEngine, public msg::HasReadinessP
     std::lock_guard lock(shared_->mutex);
     return shared_->open.most_hops();
   }
-  void note_work(bool works) { timed_ = works, run_until_ = Clock::now() + host_->options().timeout; }
+  void note_work(bool works) {
+    timed_ = works, run_until_ = Clock::now() + host_->options().timeout;
+    if (const auto readiness = host_->readiness())
+      readiness->set_work(works ? ChildReadiness::Work::kRuns : ChildReadiness::Work::kNone);
+  }
   void fail_all(const Status& why);
   void notify_answers() const {
     std::function<void()> wake;
@@ -312,7 +316,9 @@ class Instances final : public sched::DecoupledEngine, public msg::HasReadinessP
     for (const auto& one : all_) out.push_back(one.get());
     return out;
   }
+  // Shards call it: two that chose at once would choose the same one, and leave another idle.
   base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override {
+    std::lock_guard lock(choice_);
     Decoupled* idlest = all_.front().get();
     size_t least = SIZE_MAX;
     for (const auto& one : all_)
@@ -328,6 +334,7 @@ class Instances final : public sched::DecoupledEngine, public msg::HasReadinessP
 
  private:
   const std::vector<std::unique_ptr<Decoupled>> all_;
+  std::mutex choice_;
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ class Host {
   const msg::ModelSpec& spec() const { return spec_; }
   Child& child() { return *child_; }
   // Null: the child does not say whether the model is ready.
-  std::shared_ptr<msg::ReadinessProbe> readiness() const { return says_ready_ ? side_->readiness() : nullptr; }
+  std::shared_ptr<ChildReadiness> readiness() const { return says_ready_ ? side_->readiness() : nullptr; }
   const HostOptions& options() const { return options_; }
 
   // Lays the requests into shared memory, which must be the server's (nothing runs), and sends them. Errors:

@@ -297,7 +297,7 @@ int main(int argc, char** argv) {
   x.name = "x", y.name = "y", x.dtype = y.dtype = msg::DType::kFp32, x.shape = {-1}, y.shape = {-1};
   ready.put_specs({x});
   ready.put_specs({y});
-  send_document(Type::kReady, 0, ready, 0);
+  send_document(Type::kReady, 0, ready, 0, what == "says ready" ? kSaysReady : 0);
   for (;;) {
     const Message order = next_order();
     if (order.type == Type::kStop) return 0;
