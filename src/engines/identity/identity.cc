@@ -3,9 +3,12 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
+#include <string_view>
 #include <utility>
 
 #include "engines/identity/device_identity.h"
@@ -14,6 +17,9 @@ namespace weir::identity {
 namespace {
 
 constexpr uint32_t kLongestDelayUs = 60'000'000;
+constexpr uint64_t kMostZeros = uint64_t(1) << 20;  // bytes in place of an input that is absent
+// They cost no memory, however many answers have them: what is never written is the kernel's page of zeros.
+alignas(64) std::array<char, kMostZeros> absent_zeros{};
 
 // Where the configuration has calls wait for others, they do so here, too: those who try out a scheduler look at it.
 bool waits_for_company(const msg::ModelSpec& spec) {
@@ -32,10 +38,28 @@ class Identity final : public sched::Engine {
     if (delay_.count() > 0) sleep();
     batch.outputs = batch.inputs;  // into the memory of the last step's
     name_outputs(batch.outputs, spec_);
+    for (size_t i = 0; i < std::min(spec_.inputs.size(), spec_.outputs.size()); ++i)
+      if (spec_.inputs[i].optional) add_if_absent(batch, i);
     return {};
   }
 
  private:
+  // Other steps of an ensemble may need the output of an input that the request does not have.
+  void add_if_absent(sched::Batch& batch, size_t i) const {
+    const auto& made = spec_.outputs[i];
+    if (std::any_of(batch.outputs.begin(), batch.outputs.end(), [&](const auto& t) { return t.name == made.name; }))
+      return;
+    msg::Shape shape;
+    if (spec_.max_batch > 0) shape.push(int64_t(batch.rows));
+    for (int64_t dim : made.shape.dims())
+      if (!shape.push(dim)) return;
+    const auto elements = shape.elements();  // none where a dimension is open
+    const uint64_t width = made.dtype == msg::DType::kBytes ? 4 : msg::size_of(made.dtype);
+    if (!elements || width == 0 || *elements > kMostZeros / width) return;
+    const std::string_view zeros(absent_zeros.data(), size_t(*elements * width));
+    batch.outputs.push_back({made.name, made.dtype, shape, base::Bytes::constant(zeros)});
+  }
+
   void sleep() const {
     timespec left{time_t(delay_.count() / 1'000'000), long(delay_.count() % 1'000'000 * 1000)};
     while (nanosleep(&left, &left) != 0 && errno == EINTR) {

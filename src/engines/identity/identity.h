@@ -1,7 +1,9 @@
 // The identity engine: returns every input as an output of the same type, shape and bytes.
 //
 // The n-th declared input comes back under the name of the n-th declared output, as Triton's identity backend has it;
-// an input for which no output is declared, under its own name. Without declared inputs those of the request count.
+// an input for which no output is declared, under its own name. Without declared inputs those of the request count. The
+// output of an optional input that the request does not have is zeros (empty strings), of at most 1 MiB, where its
+// configuration leaves no dimension open.
 //
 // It takes any tensors and copies nothing, so it measures what the server costs beside the model. Without a delay, and
 // without a max_queue_delay in its configuration, it is inline: shards run it themselves, several at once, since it has

@@ -71,6 +71,35 @@ TEST(Identity, DeclaredOutputsNameTheInputsInTheirOrder) {
   EXPECT_EQ(refused.error().text, "output 'y' is FP32, and input 'b', which it repeats, is INT32");
 }
 
+TEST(Identity, AbsentOptionalInputsComeBackAsZeros) {
+  auto wanted = with_delay("");
+  wanted.max_batch = 4;
+  const auto input = [](const char* name, DType dtype, msg::Shape shape) {
+    return msg::TensorSpec{.name = name, .dtype = dtype, .shape = shape, .optional = true};
+  };
+  wanted.inputs = {input("a", DType::kFp32, {2}), input("b", DType::kFp32, {2}), input("s", DType::kBytes, {1}),
+                   input("open", DType::kFp32, {-1}), input("huge", DType::kFp32, {1 << 20})};
+  wanted.outputs = {input("A", DType::kFp32, {2}), input("B", DType::kFp32, {2}), input("S", DType::kBytes, {1}),
+                    input("OPEN", DType::kFp32, {-1}), input("HUGE", DType::kFp32, {1 << 20})};
+  auto engine = load(wanted);
+  ASSERT_TRUE(engine.has_value());
+  sched::Batch batch;
+  batch.rows = 3;
+  batch.inputs = {{"b", DType::kFp32, {3, 2}, base::Bytes::copy_of("123456789012345678901234")}};
+  ASSERT_EQ((*engine)->step(batch), base::Status());
+  ASSERT_EQ(batch.outputs.size(), 3u);
+  EXPECT_EQ(batch.outputs[0].name, "B");
+  EXPECT_EQ(batch.outputs[1].name, "A");
+  EXPECT_EQ(batch.outputs[1].shape, msg::Shape({3, 2}));
+  EXPECT_EQ(batch.outputs[1].data.view(), std::string(24, '\0'));
+  EXPECT_EQ(batch.outputs[2].name, "S");
+  EXPECT_EQ(batch.outputs[2].shape, msg::Shape({3, 1}));
+  EXPECT_EQ(batch.outputs[2].data.view(), std::string(12, '\0'));
+  wanted.inputs[0].optional = false;  // whoever must bring it is told so elsewhere
+  ASSERT_EQ((*load(wanted))->step(batch), base::Status());
+  EXPECT_EQ(batch.outputs.size(), 2u);
+}
+
 TEST(Identity, IsInlineUnlessItHasADelay) {
   EXPECT_TRUE((*load(with_delay("")))->is_inline());
   EXPECT_TRUE((*load(with_delay("0")))->is_inline());
