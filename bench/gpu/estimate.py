@@ -10,6 +10,7 @@ time of a step   = max(weights / bandwidth, work / arithmetic) + keys and values
     kernels      of a layer: five for one or two rows (norm with its product, attention with its rotation and its merge,
                  product, norm with gates and SwiGLU, product), eight for more rows of one token, nine for prompts; of
                  mixtures of experts nine for up to four rows and eleven for more
+    codes        layers quantized at load read 8.25 and 5 bits of a weight (int8, int4), in place of 16
     experts      of mixtures: those that rows choose, where a router chooses each as often as another, at a share of the
                  bandwidth
     launch       from the end of one kernel of a graph to the full speed of the next: 1.3 us between them, and as much to
@@ -47,12 +48,16 @@ GPUS = {'h100': Gpu(3.35e12, 620e12, 54.8e9, 83.4e9), 'h200': Gpu(4.8e12, 640e12
 
 STREAMED = 0.92     # of the bandwidth that the thin products reach: one read, no reuse
 ATTENTION = 0.85    # of it that decode attention reaches: 96 KiB on their way on each multiprocessor, where 20 would do
+CODED = 0.4         # of a large product's arithmetic that mma.sync reaches where codes are expanded beside it (guessed)
 EXPERTS = 0.75      # of it that products by expert reach: two short kernels for each layer, of which none begins early
 PAIR_ROWS = 4       # expert_kernels.h kPairRows
 PROMPTS = 0.85      # of a large product's arithmetic that a step of prompts reaches: attention, norms, small products
 # The share of a large product's arithmetic that attention of a prompt reaches, by kernel and dimensions. The paper on
 # FlashAttention-3 has about these for FlashAttention-2 and -3, causal, with 2k positions; neither of ours was measured.
 PREFILL = {('mma.sync', 64): 0.4, ('wgmma', 64): 0.5, ('mma.sync', 128): 0.5, ('wgmma', 128): 0.7}
+# Bytes of a head's key, or value, at one position: codes have a scale beside them. That decode attention reads these at the
+# same share of the bandwidth is guessed: it turns them into bfloat16 beside its products.
+KV_BYTES = {'bfloat16': lambda dim: 2 * dim, 'fp8': lambda dim: dim + 4}
 DRAW_PASSES = 3
 FUSED_ROWS, OWN_ROWS = 2, 2  # kernels.h kNormRows, matmul.h kThinRows
 TOP_P_PASSES = 5    # the likeliest, two of keep_share (which add in shared memory), two to draw
@@ -93,24 +98,33 @@ class Paper:
         one = self.early_s if rows is not None and rows <= OWN_ROWS else self.kernel_s
         return (per_layer * shape.layers + 5) * one  # embedding, norm, gather, head, draw
 
-    def decode(self, shape, rows, context, passes=DRAW_PASSES, prompts=0):
+    def decode(self, shape, rows, context, passes=DRAW_PASSES, prompts=0, kept='bfloat16'):
         """One token of each of `rows` sequences that have `context` positions, and so many tokens of prompts beside them."""
         g, products = self.gpu, shape.products() + shape.head()
         read, work = 2 * products / (g.bandwidth * STREAMED), 2 * products * rows / g.arithmetic
         if prompts:
             work = 2 * (shape.products() * (rows + prompts) / PROMPTS + shape.head() * rows) / g.arithmetic
-        kv = 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows
+        kv = 2 * shape.kv_heads * KV_BYTES[kept](shape.head_dim) * shape.layers * context * rows
         return Terms(weights=read if read > work else 0, products=work if work >= read else 0,
                      keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape, None if prompts else rows),
                      draws=passes * 4 * shape.vocabulary * rows / g.bandwidth)
 
-    def mixture(self, shape, rows, context):
-        """One token of each of `rows` sequences of a mixture of experts."""
-        g, outside = self.gpu, shape.outside() + shape.head()
-        experts = shape.read(rows) - shape.outside()
+    def coded(self, shape, rows, context, bits):
+        """As decode(), of layers whose weights have so many bits; the output matrix has 16."""
+        g, kv = self.gpu, 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows
+        read = (bits / 8 * shape.products() + 2 * shape.head()) / (g.bandwidth * STREAMED)
+        work = 2 * (shape.products() + shape.head()) * rows / (g.arithmetic * CODED)
+        return Terms(weights=read if read > work else 0, products=work if work >= read else 0,
+                     keys_and_values=kv / (g.bandwidth * ATTENTION), launches=self.kernels(shape, rows),
+                     draws=DRAW_PASSES * 4 * shape.vocabulary * rows / g.bandwidth)
+
+    def mixture(self, shape, rows, context, bits=16):
+        """One token of each of `rows` sequences of a mixture of experts, of layers whose weights have so many bits."""
+        g, outside = self.gpu, bits / 8 * shape.outside() + 2 * shape.head()
+        experts = bits / 8 * (shape.read(rows) - shape.outside())
         kv = 2 * shape.kv_heads * shape.head_dim * 2 * shape.layers * context * rows
         launches = ((9 if rows <= PAIR_ROWS else 11) * shape.layers + 5) * self.kernel_s
-        return Terms(weights=2 * outside / (g.bandwidth * STREAMED), experts=2 * experts / (g.bandwidth * EXPERTS),
+        return Terms(weights=outside / (g.bandwidth * STREAMED), experts=experts / (g.bandwidth * EXPERTS),
                      keys_and_values=kv / (g.bandwidth * ATTENTION), launches=launches,
                      draws=DRAW_PASSES * 4 * shape.vocabulary * rows / g.bandwidth)
 
@@ -156,7 +170,15 @@ class Paper:
                         weights.LLAMAS[name], prompt, tokens, streams)
             out['', f'{name}, 128 in, 128 out, 256 streams, SSE, top-p 0.9'] = self.served(
                 weights.LLAMAS[name], 128, 128, 256, TOP_P_PASSES)
+        for kind, bits in table.CODED_BITS.items():
+            for count in table.CODED_ROWS:
+                step = self.coded(weights.LLAMAS['8B'], count, 150, bits)
+                out['', table.coded_name('8B', kind, count)] = count / step.total(), step
         for name, shape in weights.MIXTURES.items():
+            for kind, bits in table.CODED_BITS.items():
+                for count in table.CODED_ROWS:
+                    step = self.mixture(shape, count, 150, bits)
+                    out['', table.coded_name(name, kind, count)] = count / step.total(), step
             for count in (1, 8, 64, 256):
                 step = self.mixture(shape, count, 150)
                 out['', f'{name} decode, batch {count}, no server'] = count / step.total(), step
@@ -169,6 +191,9 @@ class Paper:
             for by in table.PREFILL:
                 work, time = self.attention(weights.LLAMAS[name], 2048, by)
                 out['', table.prefill_name(name, by)] = work / 1e12, time
+        for kept in table.LONG:
+            step = self.decode(weights.LLAMAS['8B'], 16, 4096, kept=kept)
+            out['', table.long_name(kept)] = 16 / step.total(), step
         for devices in table.SPLIT:
             step = self.split(dataclasses.replace(weights.LLAMAS['8B'], layers=8), 1, 100, devices)
             out['', table.split_name(devices)] = step.total() * 1e6, step

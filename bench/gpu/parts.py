@@ -74,8 +74,8 @@ def model(repository, name, engine, parameters, **keys):
 
 
 # --- the kernels and the engine without a server around it: H1, H2, H6, limits ------------------------------------------
-CORRECT = ('rows', 'attention', 'draws', 'encoder', 'products', 'experts', 'model', 'parallel', 'identity', 'fault')  # beside each other: nothing is timed
-OWN_KERNELS = ('rows', 'attention', 'draws', 'encoder', 'experts')  # initcheck does not see what cuBLASLt writes by the tensor memory accelerator
+CORRECT = ('rows', 'attention', 'codes', 'draws', 'encoder', 'products', 'experts', 'model', 'parallel', 'identity', 'fault')  # beside each other: nothing is timed
+OWN_KERNELS = ('rows', 'attention', 'codes', 'draws', 'encoder', 'experts')  # initcheck does not see what cuBLASLt writes by the tensor memory accelerator
 TIMED = ('copies', 'kernels', '1B', '8B', 'mixture', 'split')
 
 

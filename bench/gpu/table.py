@@ -76,6 +76,13 @@ def steady(f, name):
     return row('H5', f'{name}, between tokens at 80 % load, p99/p50', ratio, 'x', ('<=', 1.15))
 
 
+LONG = {'bfloat16': '', 'fp8': ' fp8'}  # how keys and values are kept, as the names of figures have it
+
+
+def long_name(kept):
+    return f'8B decode, batch 16 over 4096, KV {kept}'
+
+
 SPLIT = (1, 2)  # GPUs
 
 
@@ -88,6 +95,15 @@ PREFILL = {'mma.sync': '', 'wgmma': 'by wgmma '}  # kernels, as the names of the
 
 def prefill_name(model, by):
     return f'{model} attention of a prompt of 2048, {by}'
+
+
+# Bits of a weight, with its share of a float32 scale: of 128 neighbours, and of 32. FP8 in blocks of 128 has int8's.
+CODED_BITS = {'int8': 8 + 32 / 128, 'int4': 4 + 32 / 32}
+CODED_ROWS = (1, 8, 64)
+
+
+def coded_name(model, kind, rows):
+    return f'{model} {kind} decode, batch {rows}, no server'
 
 
 def split_rows(f):
@@ -125,6 +141,11 @@ def rows(results):
     for name in ('8B', '1B'):  # the engine alone, for the two above
         out.append(row('', f'{name} decode, batch 256, no server', f.bench(f'{name} decode b256'), 'tok/s', None,
                        f.limit(f'{name} decode b256'), f.torch(f'{name} decode b256')))
+    for model in ('8B', *weights.MIXTURES):
+        for kind in CODED_BITS:
+            for rows in CODED_ROWS:
+                name = f'{model} {kind} decode b{rows}'
+                out.append(row('', coded_name(model, kind, rows), f.bench(name), 'tok/s', None, f.limit(name)))
     for name in weights.MIXTURES:
         for rows in (1, 8, 64, 256):
             out.append(row('', f'{name} decode, batch {rows}, no server', f.bench(f'{name} decode b{rows}'), 'tok/s', None,
@@ -133,6 +154,9 @@ def rows(results):
         for by in PREFILL:
             bench = f'prefill attention of 2048 {PREFILL[by]}{name}'
             out.append(row('', prefill_name(name, by), f.bench(bench), 'TFLOP/s', None, f.limit(bench)))
+    for kept, word in LONG.items():
+        out.append(row('', long_name(kept), f.bench(f'8B decode b16 over 4096{word}'), 'tok/s', None,
+                       f.limit(f'8B decode b16 over 4096{word}')))
     out += split_rows(f)
     out += [first_token(f, '8B', 20), first_token(f, '1B', 5), steady(f, '8B'), steady(f, '1B')]
     for name in ('8B', '1B'):

@@ -1,5 +1,5 @@
 // Attention over paged keys and values.
-#include "both.h"
+#include "cached.h"
 #include "engines/llm/cuda/plan.h"
 
 namespace weir::gpu {
@@ -9,21 +9,18 @@ using namespace llm::cuda;
 
 // Keys and values of sequences, in blocks that lie anywhere.
 struct Paged {
-  Paged(Lab& lab, std::vector<uint32_t> lengths, uint32_t blocks_each, uint32_t block, uint32_t kv_heads, uint32_t dim)
+  Paged(Lab& lab, const std::vector<uint32_t>& lengths, uint32_t blocks_each, uint32_t block, uint32_t kv_heads,
+        uint32_t dim, KvCodes codes)
       : width(blocks_each),
         tables(lab, shuffled(lab, uint32_t(lengths.size()) * blocks_each)),
-        k(lab, stored(lab, lengths, block, size_t(kv_heads) * dim)),
-        v(lab, stored(lab, lengths, block, size_t(kv_heads) * dim)) {}
+        cached(lab, codes, tables.host.size() * block, slots(lengths, block), kv_heads, dim) {}
 
-  // Only positions that a sequence has are numbers; NaN is where nobody may look.
-  std::vector<Bf16> stored(Lab& lab, const std::vector<uint32_t>& lengths, uint32_t block, size_t each) {
-    std::vector<Bf16> out(tables.host.size() * block * each, 0xffff);
+  // Those of the positions that a sequence has.
+  std::vector<size_t> slots(const std::vector<uint32_t>& lengths, uint32_t block) const {
+    std::vector<size_t> out;
     for (size_t s = 0; s < lengths.size(); ++s)
-      for (uint32_t p = 0; p < lengths[s]; ++p) {
-        size_t slot = size_t(tables.host[s * width + p / block]) * block + p % block;
-        auto numbers = some_bf16(lab, each);
-        std::copy(numbers.begin(), numbers.end(), out.begin() + ptrdiff_t(slot * each));
-      }
+      for (uint32_t p = 0; p < lengths[s]; ++p)
+        out.push_back(size_t(tables.host[s * width + p / block]) * block + p % block);
     return out;
   }
 
@@ -36,17 +33,8 @@ struct Paged {
 
   uint32_t width;
   Both<uint32_t> tables;
-  Both<Bf16> k, v;
+  Cached cached;
 };
-
-// The error of the places that are numbers; where nobody may look both sides have to be as they were.
-double stored_error(Lab& lab, const Both<Bf16>& cache) {
-  auto numbers = [](std::vector<Bf16> all) {
-    std::replace(all.begin(), all.end(), Bf16(0xffff), Bf16(0));
-    return all;
-  };
-  return error(numbers(cache.get(lab)), numbers(cache.host));
-}
 
 // Scores that are capped, and a score of no position for each head: what a check has of both.
 enum class Scores : uint8_t { kPlain, kCapped, kSinks };
@@ -63,12 +51,12 @@ std::string words_of(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t w
 
 // Rows of up to `longest` positions: of one part, up to kPartition.
 void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block,
-                  uint32_t longest, Scores scores = Scores::kPlain) {
+                  uint32_t longest, Scores scores = Scores::kPlain, KvCodes codes = KvCodes::kNone) {
   std::vector<uint32_t> has{1, 17, 256, 0, 257, longest};
   for (auto& length : has) length = std::min(length, longest);
   Both lengths(lab, has);
   auto rows = uint32_t(has.size());
-  Paged cache(lab, has, longest / block + 1, block, kv_heads, dim);
+  Paged cache(lab, has, longest / block + 1, block, kv_heads, dim, codes);
   Both q(lab, some_bf16(lab, size_t(rows) * heads * dim));
   Both<Bf16> out(lab, q.host.size());
   uint32_t parts = captured_parts(longest, 8192);
@@ -82,7 +70,8 @@ void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
   Both sinks(lab, some_floats(lab, heads, 2));
   run(lab, &Kernels::decode_attention, [&](Side s) {
     DecodeAttention a{};
-    a.q = q.at(s), a.k_cache = cache.k.at(s), a.v_cache = cache.v.at(s), a.out = out.at(s);
+    a.q = q.at(s), a.out = out.at(s);
+    cache.cached.put_into(a, s);
     a.tables = cache.tables.at(s), a.lengths = lengths.at(s), a.starts = window ? starts.at(s) : nullptr;
     a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum);
     a.rows = rows, a.heads = heads, a.kv_heads = kv_heads, a.dim = dim;
@@ -93,20 +82,21 @@ void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
     return a;
   });
   lab.check("decode attention, counters" + words_of(heads, kv_heads, dim, window), arrived.error(lab), 0);
-  lab.check(
-      "decode attention" + words_of(heads, kv_heads, dim, window) + words_of(scores) + (parts == 1 ? " one part" : ""),
-      out.error(lab), 2 * kOneStep);  // the weights are rounded to bfloat16, too
+  lab.check("decode attention" + words_of(heads, kv_heads, dim, window) + words_of(scores) + kept_words(codes) +
+                (parts == 1 ? " one part" : ""),
+            out.error(lab), 2 * kOneStep);  // the weights are rounded to bfloat16, too
 }
 
 // Rows whose newest position is not in the cache yet: their queries, keys and values come as products. The same as
 // rope_store and then attention, but for roundings on the way. kPart: heads turn in part, and weights of
 // norms are stored less 1.
 enum With : uint32_t { kBias = 1, kNorms = 2, kPart = 4 };
-void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t with, uint32_t block) {
+void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t with, uint32_t block,
+                  KvCodes codes = KvCodes::kNone) {
   std::vector<uint32_t> has{1, 17, 256, 0, 257, 300};
   Both lengths(lab, has);
   const auto rows = uint32_t(has.size());
-  Paged cache(lab, has, 300 / block + 1, block, kv_heads, dim);
+  Paged cache(lab, has, 300 / block + 1, block, kv_heads, dim, codes);
   std::vector<uint32_t> at(rows), places(rows, kNoSlot);
   for (uint32_t row = 0; row < rows; ++row) {
     if (has[row] == 0) continue;
@@ -128,7 +118,8 @@ void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
   auto in_room = [&](size_t offset) { return reinterpret_cast<float*>(room.data() + offset); };
   run(lab, &Kernels::decode_attention, [&](Side s) {
     DecodeAttention a{};
-    a.k_cache = cache.k.at(s), a.v_cache = cache.v.at(s), a.out = out.at(s), a.arrived = arrived.at(s);
+    a.out = out.at(s), a.arrived = arrived.at(s);
+    cache.cached.put_into(a, s);
     a.tables = cache.tables.at(s), a.lengths = lengths.at(s);
     a.part_out = in_room(memory.out), a.part_max = in_room(memory.max), a.part_sum = in_room(memory.sum);
     a.rows = rows, a.heads = heads, a.kv_heads = kv_heads, a.dim = dim;
@@ -144,17 +135,18 @@ void check_turned(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
     if (with & kPart) turn.pairs = dim / 4 + 8;
     return a;
   });
-  const std::string words = words_of(heads, kv_heads, dim, with & kBias);
+  const std::string words = words_of(heads, kv_heads, dim, with & kBias) + kept_words(codes);
   // A query or a key that is rounded the other way moves a score.
   lab.check("decode attention, turned" + words, out.error(lab), 4 * kOneStep);
-  lab.check("decode attention, turned, keys" + words, stored_error(lab, cache.k), kOneStep);
-  lab.check("decode attention, turned, values" + words, stored_error(lab, cache.v), with & kBias ? kOneStep : 0);
+  lab.check("decode attention, turned, keys" + words, cache.cached.error(lab, 0), one_step(codes));
+  lab.check("decode attention, turned, values" + words, cache.cached.error(lab, 1), with & kBias ? one_step(codes) : 0);
   lab.check("decode attention, counters" + words, arrived.error(lab), 0);
 }
 
 // A chunk at the front of a sequence, one in its middle, one of a single token, one at a window's edge.
 void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block,
-                   Scores scores = Scores::kPlain, PrefillAttention::With with = PrefillAttention::kMma) {
+                   Scores scores = Scores::kPlain, PrefillAttention::With with = PrefillAttention::kMma,
+                   KvCodes codes = KvCodes::kNone) {
   struct Part {
     uint32_t begin, count;
   };
@@ -172,7 +164,7 @@ void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, ui
     parts.push_back({tokens, count, begin, uint32_t(parts.size()) * width});
     tokens += count;
   }
-  Paged cache(lab, lengths, width, block, kv_heads, dim);
+  Paged cache(lab, lengths, width, block, kv_heads, dim, codes);
   Both q(lab, some_bf16(lab, size_t(tokens) * heads * dim)), out(lab, std::vector<Bf16>(q.host.size()));
   Both chunks(lab, parts);
   Both tiles(lab, pieces);
@@ -180,7 +172,8 @@ void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, ui
   Both stuck(lab, std::vector<uint32_t>{0});
   run(lab, &Kernels::prefill_attention, [&](Side s) {
     PrefillAttention a{};
-    a.q = q.at(s), a.k_cache = cache.k.at(s), a.v_cache = cache.v.at(s), a.out = out.at(s);
+    a.q = q.at(s), a.out = out.at(s);
+    cache.cached.put_into(a, s);
     a.tables = cache.tables.at(s), a.chunks = chunks.at(s), a.tiles = tiles.at(s), a.count = uint32_t(pieces.size());
     a.heads = heads, a.kv_heads = kv_heads, a.dim = dim, a.block_size = block, a.window = window;
     a.scale = 1 / std::sqrt(float(dim));
@@ -190,9 +183,21 @@ void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, ui
     return a;
   });
   // The weights are rounded to bfloat16, too.
-  lab.check("prefill attention" + words_of(with) + words_of(heads, kv_heads, dim, window) + words_of(scores),
+  lab.check("prefill attention" + words_of(with) + words_of(heads, kv_heads, dim, window) + words_of(scores) +
+                kept_words(codes),
             out.error(lab), 2 * kOneStep);
   if (with == PrefillAttention::kWgmma) lab.check("prefill attention wgmma, barriers", stuck.error(lab), 0);
+}
+
+// Keys and values as codes: all that reads them, and what writes them beside attention.
+void check_codes(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t block, KvCodes codes) {
+  for (uint32_t window : {0u, 40u}) {
+    check_decode(lab, heads, kv_heads, dim, window, block, 300, Scores::kPlain, codes);
+    check_prefill(lab, heads, kv_heads, dim, window, block, Scores::kPlain, PrefillAttention::kMma, codes);
+  }
+  check_decode(lab, heads, kv_heads, dim, 0, block, kPartition, Scores::kSinks, codes);
+  check_prefill(lab, heads, kv_heads, dim, 0, block, Scores::kCapped, PrefillAttention::kMma, codes);
+  for (uint32_t with : {0u, 3u, 7u}) check_turned(lab, heads, kv_heads, dim, with, block, codes);
 }
 
 // The same by its own kernel, where it does that shape.
@@ -237,6 +242,17 @@ void check_attention(Lab& lab) {
     check_hopper(lab, heads / kv_heads, std::min(kv_heads, 2u), dim, block);
   for (auto [heads, kv_heads, dim, block] : all)
     for (uint32_t with : {0u, 1u, 2u, 3u, 4u, 7u}) check_turned(lab, heads, kv_heads, dim, with, block);
+}
+
+void check_kv_codes(Lab& lab) {
+  struct Heads {
+    uint32_t heads, kv_heads, dim, block;
+  };
+  std::vector<Heads> all{{4, 2, 64, 16}, {10, 1, 96, 16}, {3, 1, 128, 12}, {2, 2, 256, 32}};
+  if (lab.scale == Lab::Scale::kFull)
+    all = {{32, 8, 64, 16}, {64, 4, 128, 16}, {24, 8, 128, 12}, {32, 32, 96, 16}, {16, 2, 256, 16}, {24, 2, 64, 16}};
+  for (auto [heads, kv_heads, dim, block] : all)
+    for (auto codes : {KvCodes::kInt8, KvCodes::kFp8}) check_codes(lab, heads, kv_heads, dim, block, codes);
 }
 
 }  // namespace weir::gpu

@@ -41,6 +41,49 @@ double multiply(Lab& lab, Matmuls* matmuls, uint32_t rows, uint32_t outputs, uin
   return lab.time([&] { lab.kernels->matmul(lab.launch, matmuls, a); });
 }
 
+struct CodedKind {
+  const char* name;
+  Format format;
+  uint32_t group;
+};
+constexpr CodedKind kCodedKinds[] = {
+    {"int8", Format::kInt8, 128}, {"fp8", Format::kFp8, 128}, {"int4", Format::kInt4, 32}};
+
+// Random codes; scales that are the same for all groups.
+double multiply_coded(Lab& lab, Matmuls* matmuls, const CodedKind& kind, uint32_t rows, uint32_t outputs,
+                      uint32_t inputs) {
+  DeviceMatrix w;
+  w.format = kind.format, w.group = std::min(kind.group, inputs);
+  w.pitch = uint32_t(row_bytes(w.format, inputs, w.group, false));
+  std::vector<uint8_t> codes(inputs), zeros(inputs, 8), all(size_t(outputs) * w.pitch);
+  const std::vector<float> scales(inputs, 1.f / 64), offsets(inputs);
+  for (auto& code : codes) code = uint8_t(lab.random() % 16);
+  for (uint32_t o = 0; o < outputs; ++o)
+    write_row(w, inputs, {codes.data(), scales.data(), zeros.data(), offsets.data()},
+              reinterpret_cast<std::byte*>(&all[size_t(o) * w.pitch]));
+  auto x = lab.put(some_bf16(lab, size_t(rows) * inputs)), weight = lab.put(all);
+  auto out = lab.room(size_t(rows) * outputs * 2);
+  w.data = weight.data();
+  Matmul a{Lab::in<Bf16>(x), w, nullptr, out.data(), rows, outputs, inputs, Matmul::Into::kBf16};
+  return lab.time([&] { lab.kernels->matmul(lab.launch, matmuls, a); });
+}
+
+// Weights in codes: few rows by the bytes that are read, many by their sums.
+void bench_coded(Lab& lab, Matmuls* matmuls, const Sizes& sizes, double peak, double large) {
+  const Model& m = sizes.models.back();
+  for (const CodedKind& kind : kCodedKinds)
+    for (uint32_t rows : sizes.product_rows) {
+      const uint32_t outputs = 2 * m.intermediate;
+      const double s = multiply_coded(lab, matmuls, kind, rows, outputs, m.hidden);
+      const double bytes = double(outputs) * double(row_bytes(kind.format, m.hidden, kind.group, false));
+      const std::string name = std::string("gate and up in ") + kind.name + words_of(m, rows);
+      if (rows <= 64)
+        lab.bench(name, bytes / s / 1e9, "GB/s", peak);
+      else
+        lab.bench(name, 2.0 * outputs * m.hidden * rows / s / 1e12, "TFLOP/s", large);
+    }
+}
+
 double bench_products(Lab& lab, const Sizes& sizes, double peak) {
   auto workspace = lab.room(kWorkspace);
   Matmuls* matmuls = nullptr;
@@ -58,27 +101,38 @@ double bench_products(Lab& lab, const Sizes& sizes, double peak) {
         lab.bench("gate and up" + words_of(m, rows), 2 * terms * rows / s / 1e12, "TFLOP/s", large);
       }
     }
+  bench_coded(lab, matmuls, sizes, peak, large);
   lab.ran(lab.kernels->matmul_close(matmuls), "matmul_close");
   return large;
 }
 
 // Sequences of `length` positions each.
 struct Cache {
-  Cache(Lab& lab, const Model& m, uint32_t rows, uint32_t length) : positions(size_t(rows) * length) {
+  Cache(Lab& lab, const Model& m, uint32_t rows, uint32_t length, KvCodes kept = KvCodes::kNone)
+      : positions(size_t(rows) * length), codes(kept) {
     std::vector<uint32_t> blocks(positions / kBlock);
     for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = uint32_t(i);
     tables = lab.put(blocks);
-    auto numbers = some_bf16(lab, size_t(length) * m.kv_heads * m.dim);
+    // Codes are bytes that are no NaN of E4M3.
+    auto numbers = codes == KvCodes::kNone ? some_bf16(lab, size_t(length) * m.kv_heads * m.dim)
+                                           : std::vector<Bf16>(size_t(length) * m.kv_heads * m.dim / 2, 0x3a35);
     std::vector<Bf16> all;
     for (uint32_t i = 0; i < rows; ++i) all.insert(all.end(), numbers.begin(), numbers.end());
     k = lab.put(all), v = lab.put(all);
+    scales = lab.put(std::vector<float>(codes == KvCodes::kNone ? 1 : positions * m.kv_heads * 2, 1.f / 64));
   }
-  size_t positions;
-  device::DeviceBuffer tables, k, v;
+  // A position's keys and values take so much in one layer.
+  double bytes(const Model& m) const {
+    return 2.0 * m.kv_heads * (codes == KvCodes::kNone ? 2.0 * m.dim : m.dim + sizeof(float));
+  }
+  const size_t positions;
+  const KvCodes codes;
+  device::DeviceBuffer tables, k, v, scales;
 };
 
-void bench_decode(Lab& lab, const Model& m, uint32_t rows, uint32_t length, double peak) {
-  Cache cache(lab, m, rows, length);
+void bench_decode(Lab& lab, const Model& m, uint32_t rows, uint32_t length, double peak,
+                  KvCodes codes = KvCodes::kNone) {
+  Cache cache(lab, m, rows, length, codes);
   auto q = lab.put(some_bf16(lab, size_t(rows) * m.heads * m.dim));
   auto lengths = lab.put(std::vector<uint32_t>(rows, length));
   auto memory = part_memory(rows, m.heads, m.dim, parts_of(length));
@@ -92,9 +146,11 @@ void bench_decode(Lab& lab, const Model& m, uint32_t rows, uint32_t length, doub
   a.rows = rows, a.heads = m.heads, a.kv_heads = m.kv_heads, a.dim = m.dim;
   a.table_width = length / kBlock, a.block_size = kBlock, a.parts = parts_of(length);
   a.scale = 1 / std::sqrt(float(m.dim)), a.arrived = Lab::in<uint32_t>(arrived);
+  a.codes = codes, a.scales = Lab::in<float>(cache.scales);
   double s = lab.time([&] { lab.kernels->decode_attention(lab.launch, a); });
-  double bytes = 4.0 * double(cache.positions) * m.kv_heads * m.dim;
-  lab.bench("attention over 2048" + words_of(m, rows), bytes / s / 1e9, "GB/s", peak);
+  const double bytes = cache.bytes(m) * double(cache.positions);
+  lab.bench(std::string("attention over 2048") + (codes == KvCodes::kFp8 ? " fp8" : "") + words_of(m, rows),
+            bytes / s / 1e9, "GB/s", peak);
 }
 
 void bench_prefill(Lab& lab, const Model& m, uint32_t length, PrefillAttention::With with, double large) {
@@ -189,7 +245,7 @@ void bench_kernels(Lab& lab) {
       bench_prefill(lab, m, sizes.length, with, large);
     bench_normed(lab, m, peak);
     for (uint32_t rows : sizes.rows) {
-      bench_decode(lab, m, rows, sizes.length, peak);
+      for (auto codes : {KvCodes::kNone, KvCodes::kFp8}) bench_decode(lab, m, rows, sizes.length, peak, codes);
       bench_rows(lab, m, rows);
     }
   }

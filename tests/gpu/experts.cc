@@ -1,5 +1,6 @@
 // Mixtures of experts: who a row goes to, pairs by expert, their products, and what is made of the answers.
 #include "both.h"
+#include "coded.h"
 
 namespace weir::gpu {
 namespace {
@@ -98,17 +99,16 @@ void check_product(Lab& lab, const std::string& name, size_t size, double allowe
   }
 }
 
-void check_products_of(Lab& lab, const Widths& w, const Products& size) {
+// `weight`: [count][2 * outputs][inputs] on a side.
+void check_products_with(Lab& lab, const Widths& w, const Products& size, const std::string& kind, auto weight) {
   Placed placed(lab, w, some_experts(lab, w));
   const auto [outputs, inputs] = std::pair(size.outputs, size.inputs);
-  const float scale = 1 / std::sqrt(float(inputs));
-  Both weight(lab, some_bf16(lab, size_t(w.count) * 2 * outputs * inputs, scale));
   Both x(lab, some_bf16(lab, size_t(placed.pairs) * inputs));
   Both bias(lab, some_floats(lab, size_t(w.count) * 2 * outputs));
-  const std::string said = w.said() + ", " + std::to_string(outputs) + "x" + std::to_string(inputs);
+  const std::string said = kind + w.said() + ", " + std::to_string(outputs) + "x" + std::to_string(inputs);
   auto make = [&](ExpertMatmul::Into into, Side s, void* out, bool sorted) {
     return ExpertMatmul{x.at(s),
-                        weight.at(s),
+                        weight(s),
                         out,
                         placed.experts.at(s),
                         sorted ? placed.order.at(s) : nullptr,
@@ -136,6 +136,41 @@ void check_products_of(Lab& lab, const Widths& w, const Products& size) {
                        });
   check_product<float>(lab, said, results, 4e-5 * std::sqrt(double(inputs)),
                        [&](Side s, void* out, bool sorted) { return make(ExpertMatmul::kF32, s, out, sorted); });
+}
+
+void check_products_of(Lab& lab, const Widths& w, const Products& size) {
+  const float scale = 1 / std::sqrt(float(size.inputs));
+  Both weight(lab, some_bf16(lab, size_t(w.count) * 2 * size.outputs * size.inputs, scale));
+  check_products_with(lab, w, size, "", [&](Side s) { return DeviceMatrix(weight.at(s)); });
+}
+
+void check_coded_products_of(Lab& lab, const Widths& w, const Products& size) {
+  for (const CodedCase& of : kCoded) {
+    CodedWeight weight(lab, of, w.count * 2 * size.outputs, size.inputs, 1 / std::sqrt(float(size.inputs)));
+    check_products_with(lab, w, size, std::string(" ") + of.name, [&](Side s) { return weight.at(s); });
+  }
+}
+
+// A kernel would read past these.
+void check_coded_refusals(Lab& lab) {
+  constexpr uint32_t kOutputs = 8, kInputs = 64;
+  Both x(lab, some_bf16(lab, kInputs));
+  CodedWeight weight(lab, kCoded[0], 2 * kOutputs, kInputs, 1);
+  Both<float> out(lab, kOutputs);
+  Both<uint32_t> expert(lab, std::vector<uint32_t>{0});
+  auto refused = [&](auto change) {
+    const Side s = Side::kDevice;
+    DeviceMatrix w = weight.at(s);
+    ExpertMatmul a{x.at(s), w, out.at(s), expert.at(s), nullptr, nullptr,
+                   1,       1, 1,         kOutputs,     kInputs, ExpertMatmul::kF32};
+    change(a);
+    const Code code = lab.kernels->experts.expert_matmul(lab.launch, a);
+    lab.check("experts' codes that lie wrongly are refused", code == kBadShape ? 0 : 1, 0);
+  };
+  refused([](ExpertMatmul& a) { a.weight.pitch -= kRowAlign; });
+  refused([](ExpertMatmul& a) { a.weight.group = 0; });
+  refused([](ExpertMatmul& a) { a.weight.group = 40; });
+  refused([](ExpertMatmul& a) { a.inputs = 40; });
 }
 
 void check_add(Lab& lab, uint32_t hidden) {
@@ -167,7 +202,13 @@ void check_experts(Lab& lab) {
   check_products_of(lab, {37, 4, 2}, {72, 136});
   check_products_of(lab, {130, 2, 2}, {136, 200});
   check_products_of(lab, {11, 6, 3}, {160, 264});
+  check_coded_products_of(lab, {3, 8, 2}, {24, 160});
+  check_coded_products_of(lab, {11, 6, 3}, {40, 352});
+  check_coded_products_of(lab, {37, 4, 2}, {72, 160});
+  check_coded_products_of(lab, {130, 2, 2}, {72, 96});
+  check_coded_refusals(lab);
   if (full) {
+    for (uint32_t rows : {4u, 32u, 256u}) check_coded_products_of(lab, {rows, 64, 8}, {768, 2048});
     check_products_of(lab, {4, 128, 8}, {768, 2048});
     check_products_of(lab, {256, 128, 8}, {768, 2048});
     check_products_of(lab, {512, 8, 2}, {1024, 512});

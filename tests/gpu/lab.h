@@ -86,6 +86,7 @@ class Lab {
 
 void check_rows(Lab& lab);
 void check_attention(Lab& lab);
+void check_kv_codes(Lab& lab);  // attention over keys and values that are kept as codes
 void check_draws(Lab& lab);
 void check_encoder(Lab& lab);
 void check_products(Lab& lab);

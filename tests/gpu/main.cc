@@ -141,6 +141,7 @@ struct Section {
 constexpr Section kSections[] = {
     {Section::Kind::kCheck, "rows", [](gpu::Lab& lab, device::Devices&) { gpu::check_rows(lab); }},
     {Section::Kind::kCheck, "attention", [](gpu::Lab& lab, device::Devices&) { gpu::check_attention(lab); }},
+    {Section::Kind::kCheck, "codes", [](gpu::Lab& lab, device::Devices&) { gpu::check_kv_codes(lab); }},
     {Section::Kind::kCheck, "draws", [](gpu::Lab& lab, device::Devices&) { gpu::check_draws(lab); }},
     {Section::Kind::kCheck, "encoder", [](gpu::Lab& lab, device::Devices&) { gpu::check_encoder(lab); }},
     {Section::Kind::kCheck, "products", [](gpu::Lab& lab, device::Devices&) { gpu::check_products(lab); }},

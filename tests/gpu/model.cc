@@ -55,11 +55,13 @@ double share_off(const std::vector<float>& ours, const std::vector<float>& their
   return off / rows;
 }
 
-void check_random(Lab& lab, const char* name, Shape shape) {
+void check_random(Lab& lab, const char* name, Shape shape, llm::Keep keep = llm::Keep::kWhole,
+                  KvCodes codes = KvCodes::kNone) {
   const uint64_t seed = lab.random();
+  const DeviceOptions options{.kv_codes = codes};
   device::HostDevice host;
-  auto here = make(lab.device, *lab.kernels, shape, random_device_weights(shape, seed, lab.device), 64, {});
-  auto there = make(host, reference::table(), shape, random_device_weights(shape, seed, host), 64, {});
+  auto here = make(lab.device, *lab.kernels, shape, random_device_weights(shape, seed, lab.device, keep), 64, options);
+  auto there = make(host, reference::table(), shape, random_device_weights(shape, seed, host, keep), 64, options);
   std::string what = std::string("whole model, ") + name;
   if (!here.engine || !there.engine) return lab.check(what + ": " + here.error + there.error, 1, 0);
   std::vector<uint32_t> ids;
@@ -71,6 +73,11 @@ void check_random(Lab& lab, const char* name, Shape shape) {
   if (!shape.experts || shape.experts->used == shape.experts->count)
     return lab.check(what, worst_of(ours, theirs), kLogits);
   lab.check(what, share_off(ours, theirs, shape.vocabulary), kOtherExperts);
+}
+
+void check_coded(Lab& lab, const Shape& shape) {
+  check_random(lab, "keys and values as int8", shape, llm::Keep::kWhole, KvCodes::kInt8);
+  check_random(lab, "keys and values as fp8", shape, llm::Keep::kWhole, KvCodes::kFp8);
 }
 
 // Greedy text of the demo model: the CPU engine's in bfloat16, token by token.
@@ -148,6 +155,10 @@ void check_mixtures(Lab& lab, const Shape& shape, uint32_t width) {
   Shape all = mixture(shape, 5, 5, width, 2 * width);  // whole prompts go through the layers before the last
   all.experts->layers.assign(all.layers, true);
   check_random(lab, "all experts and a shared one", all);
+  all.experts->width = (width + 31) / 32 * 32;  // groups of codes are whole
+  all.experts->shared_width = 2 * all.experts->width;
+  check_random(lab, "all experts in int8", all, llm::Keep::kInt8);
+  check_random(lab, "all experts in int4", all, llm::Keep::kInt4);
   Shape scaled = mixture(shape, 12, 3, width, 0);
   scaled.experts->normalised = true;
   scaled.embedding_scale = 12, scaled.residual_scale = 0.5f, scaled.logits_divisor = 3, scaled.attention_scale = 0.1f;
@@ -179,6 +190,8 @@ double worst_of(const std::vector<float>& ours, const std::vector<float>& theirs
 void check_model(Lab& lab) {
   if (lab.scale != Lab::Scale::kFull) {
     check_random(lab, "heads of 64", random_shape(200, 128, 2, 2, 1, 64, 128));
+    check_random(lab, "int8", random_shape(200, 160, 2, 2, 1, 64, 192), llm::Keep::kInt8);
+    check_random(lab, "int4", random_shape(200, 160, 2, 2, 1, 64, 192), llm::Keep::kInt4);
     Shape qwen = random_shape(200, 192, 2, 3, 1, 64, 128);
     qwen.qk_norm = true, qwen.tied = false, qwen.windows[1] = 20;
     check_random(lab, "three heads in a group, head norms, a window", qwen);
@@ -192,10 +205,15 @@ void check_model(Lab& lab) {
     check_olmo(lab, random_shape(200, 128, 2, 2, 1, 128, 128));
     check_gpt_oss(lab, random_shape(200, 128, 2, 4, 1, 64, 128), 40);
     check_mixtures(lab, random_shape(200, 128, 2, 2, 1, 64, 128), 40);
+    check_coded(lab, random_shape(200, 128, 2, 4, 2, 64, 128));
     return check_encoder_models(lab);
   }
   check_mixtures(lab, random_shape(1000, 512, 2, 8, 2, 64, 1024), 264);
+  check_coded(lab, random_shape(1000, 512, 2, 8, 2, 64, 1024));
+  check_coded(lab, random_shape(1000, 896, 2, 7, 1, 128, 1024));
   check_random(lab, "heads of 64", random_shape(1000, 512, 2, 8, 2, 64, 1024));
+  check_random(lab, "int8", random_shape(1000, 512, 2, 8, 2, 64, 1024), llm::Keep::kInt8);
+  check_random(lab, "int4", random_shape(1000, 512, 2, 8, 2, 64, 1024), llm::Keep::kInt4);
   check_random(lab, "heads of 128, groups of 7", random_shape(1000, 896, 2, 7, 1, 128, 1024));
   Shape qwen = random_shape(1000, 512, 2, 8, 2, 64, 1024);
   qwen.qk_norm = true, qwen.tied = false;

@@ -106,12 +106,12 @@ double mixed(DeviceTransformer& engine, uint32_t rows, uint32_t chunk, const Len
   return best;
 }
 
-// Bytes of weights that a decode step reads, where the router chooses any expert as often as another.
-double weights_read(const Shape& s, double all, uint32_t rows) {
+// Bytes of weights that a decode step reads, where the router chooses any expert as often as another. `each`: of one.
+double weights_read(const Shape& s, double all, uint32_t rows, double each = sizeof(Bf16)) {
   if (!s.experts) return all;
   const auto& e = *s.experts;
   const double idle = e.count * std::pow(1 - double(e.used) / e.count, rows), mixtures = s.layers;
-  return all - mixtures * idle * 3 * e.width * s.hidden * sizeof(Bf16);
+  return all - mixtures * idle * 3 * e.width * s.hidden * each;
 }
 
 // `peak`: bytes per second.
@@ -154,6 +154,48 @@ void bench_shape(Lab& lab, const std::string& name, const Shape& shape, double p
   lab.bench(name + " prompt of 512", best * 1e3, "ms");
 }
 
+// Decode alone, of layers in codes.
+void bench_quantized(Lab& lab, const std::string& name, const Shape& shape, llm::Keep keep, double peak) {
+  const Length length = length_of(lab);
+  DeviceOptions options;
+  options.step_tokens = 2048, options.max_running = 256, options.capture_time = capture_time(lab.device);
+  auto made =
+      make(lab.device, *lab.kernels, shape, random_device_weights(shape, 7, lab.device, keep), 256 * 24, options);
+  if (!made.engine) return lab.check(name + ": " + made.error, 1, 0);
+  const double embedding = shape.tied ? 0 : double(shape.vocabulary) * shape.hidden * sizeof(Bf16);  // is not read
+  const double weights = double(made.engine->weight_bytes()) - embedding;
+  const double each = keep == llm::Keep::kInt8 ? 1 + 4. / 128 : 0.5 + 4. / 32;  // with its share of a scale
+  std::string error;
+  for (uint32_t rows : {1u, 8u, 64u}) {
+    const auto p = pace(*made.engine, rows, length, shape.vocabulary, error);
+    if (!error.empty()) return lab.check(name + ": " + error, 1, 0);
+    const double bytes =
+        weights_read(shape, weights, rows, each) + double(rows) * double(made.engine->kv_bytes(length.context + 32));
+    lab.bench(name + " decode b" + std::to_string(rows), rows / p.overlapped, "tok/s", rows / (bytes / peak));
+  }
+}
+
+// Decode of few sequences that are long, as bfloat16 and as codes: keys and values are much of what a step reads.
+void bench_long(Lab& lab, const std::string& name, const Shape& shape, double peak) {
+  constexpr uint32_t kRows = 16;
+  Length length = length_of(lab);
+  if (lab.scale != Lab::Scale::kTiny) length.context = 4096;
+  for (auto codes : {KvCodes::kNone, KvCodes::kFp8}) {
+    DeviceOptions options;
+    options.step_tokens = 2048, options.max_running = kRows, options.capture_time = capture_time(lab.device);
+    options.kv_codes = codes;
+    const uint32_t blocks = kRows * ((length.context + 2 * uint32_t(length.warm + length.steps)) / 16 + 2);
+    auto made = make(lab.device, *lab.kernels, shape, random_device_weights(shape, 7, lab.device), blocks, options);
+    if (!made.engine) return lab.check(name + ": " + made.error, 1, 0);
+    std::string error;
+    const Pace p = pace(*made.engine, kRows, length, shape.vocabulary, error);
+    if (!error.empty()) return lab.check(name + ": " + error, 1, 0);
+    const double keys_and_values = double(kRows) * double(made.engine->kv_bytes(length.context + 32));
+    lab.bench(name + " decode b16 over 4096" + (codes == KvCodes::kFp8 ? " fp8" : ""), kRows / p.overlapped, "tok/s",
+              kRows / ((double(made.engine->weight_bytes()) + keys_and_values) / peak));
+  }
+}
+
 Shape llama_1b() { return random_shape(128256, 2048, 16, 32, 8, 64, 8192); }
 Shape llama_8b() {
   Shape s = random_shape(128256, 4096, 32, 32, 8, 128, 14336);
@@ -180,9 +222,19 @@ void bench_model(Lab& lab, Benched which) {
   if (!tiny && !small && lab.device.info().memory <= (uint64_t(30) << 30)) return;
   switch (which) {
     case Benched::k1B: return bench_shape(lab, "1B", tiny ? random_shape(200, 64, 1, 1, 1, 64, 64) : llama_1b(), peak);
-    case Benched::k8B:
-      return bench_shape(lab, "8B", tiny ? random_shape(200, 128, 1, 1, 1, 128, 64) : llama_8b(), peak);
-    case Benched::kMixture: return bench_shape(lab, "30B-A3B, 12 layers", qwen_30b_a3b(tiny), peak);
+    case Benched::k8B: {
+      const Shape shape = tiny ? random_shape(200, 128, 1, 1, 1, 128, 64) : llama_8b();
+      bench_shape(lab, "8B", shape, peak);
+      bench_quantized(lab, "8B int8", shape, llm::Keep::kInt8, peak);
+      bench_quantized(lab, "8B int4", shape, llm::Keep::kInt4, peak);
+      return bench_long(lab, "8B", shape, peak);
+    }
+    case Benched::kMixture: {
+      const Shape shape = qwen_30b_a3b(tiny);
+      bench_shape(lab, "30B-A3B, 12 layers", shape, peak);
+      bench_quantized(lab, "30B-A3B, 12 layers int8", shape, llm::Keep::kInt8, peak);
+      return bench_quantized(lab, "30B-A3B, 12 layers int4", shape, llm::Keep::kInt4, peak);
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Products of matrices, readouts, sums of rows.
 #include "both.h"
+#include "coded.h"
 #include "engines/llm/cuda/matmul.h"
 
 namespace weir::gpu {
@@ -55,6 +56,88 @@ void check_norm_matmul(Lab& lab, uint32_t rows, uint32_t outputs, uint32_t input
                     (into == NormMatmul::kSwiGlu ? " gate " + std::to_string(uint32_t(kind)) : ""),
                 out.error(lab), (into == NormMatmul::kSwiGlu ? 8 : 4) * kOneStep);
     }
+}
+
+std::string words_of(const CodedCase& of, uint32_t rows, uint32_t outputs, uint32_t inputs) {
+  return std::string(" ") + of.name + ' ' + std::to_string(rows) + 'x' + std::to_string(outputs) + 'x' +
+         std::to_string(inputs);
+}
+
+void check_coded_matmul(Lab& lab, Matmuls* matmuls, const CodedCase& of, uint32_t rows, uint32_t outputs,
+                        uint32_t inputs) {
+  Both x(lab, some_bf16(lab, size_t(rows) * inputs));
+  CodedWeight weight(lab, of, outputs, inputs, 1);
+  Both bias(lab, some_floats(lab, outputs));
+  auto multiply = [&](auto& out, Matmul::Into into, bool with_bias) {
+    auto make = [&](Side s) {
+      Matmul a{x.at(s), weight.at(s), with_bias ? bias.at(s) : nullptr, out.at(s), rows, outputs, inputs, into};
+      a.scale = into == Matmul::Into::kAddF32 ? 0.22f : 1;
+      return a;
+    };
+    lab.ran(lab.kernels->matmul(lab.launch, matmuls, make(Side::kDevice)), "matmul");
+    reference::matmul(make(Side::kHost));
+    lab.check("matmul" + words_of(of, rows, outputs, inputs), out.error(lab), allowed(into, inputs));
+  };
+  Both<Bf16> narrow_out(lab, size_t(rows) * outputs);
+  multiply(narrow_out, Matmul::Into::kBf16, false);
+  Both<float> out(lab, size_t(rows) * outputs);
+  multiply(out, Matmul::Into::kF32, true);
+  multiply(out, Matmul::Into::kAddF32, true);
+}
+
+void check_coded_norm(Lab& lab, const CodedCase& of, uint32_t rows, uint32_t outputs, uint32_t inputs) {
+  Both stream(lab, some_floats(lab, size_t(rows) * inputs)), bias(lab, some_floats(lab, 2 * outputs));
+  CodedWeight weight(lab, of, 2 * outputs, inputs, 1 / std::sqrt(float(inputs)));
+  Both norm(lab, some_bf16(lab, inputs));
+  Both<Bf16> out(lab, size_t(rows) * outputs);
+  for (auto into : {NormMatmul::kPlain, NormMatmul::kSwiGlu}) {
+    run(lab, &Kernels::norm_matmul, [&](Side s) {
+      NormMatmul a{stream.at(s), norm.at(s), weight.at(s), out.at(s), rows, outputs, inputs, 1e-5f, into};
+      a.bias = into == NormMatmul::kSwiGlu ? bias.at(s) : nullptr;
+      return a;
+    });
+    lab.check("norm_matmul" + words_of(of, rows, outputs, inputs) + (into == NormMatmul::kSwiGlu ? " gate" : ""),
+              out.error(lab), (into == NormMatmul::kSwiGlu ? 8 : 4) * kOneStep);
+  }
+}
+
+// More inputs than the pieces that are on their way at once, and what is left over of every kind of tile.
+void check_coded(Lab& lab, Matmuls* matmuls) {
+  for (const CodedCase& of : kCoded) {
+    for (uint32_t rows : {1u, 2u, 3u, 17u, 70u}) check_coded_matmul(lab, matmuls, of, rows, 70, 160);
+    check_coded_matmul(lab, matmuls, of, 2, 5, 4128);
+    check_coded_matmul(lab, matmuls, of, 9, 37, 1312);
+    check_coded_matmul(lab, matmuls, of, 33, 37, 672);
+    check_coded_matmul(lab, matmuls, of, 130, 67, 352);
+    for (uint32_t rows : {1u, 2u}) check_coded_norm(lab, of, rows, 51, 544);
+    if (lab.scale != Lab::Scale::kFull) continue;
+    check_coded_norm(lab, of, 1, 6144, 2048);
+    for (uint32_t rows : {1u, 2u, 5u, 16u, 64u, 333u}) {
+      check_coded_matmul(lab, matmuls, of, rows, 768, 2048);
+      check_coded_matmul(lab, matmuls, of, rows, 512, 8192);
+    }
+  }
+}
+
+// A kernel would read past these, or read them as something else.
+void check_coded_refusals(Lab& lab, Matmuls* matmuls) {
+  constexpr uint32_t kOutputs = 8, kInputs = 64;
+  Both x(lab, some_bf16(lab, 3 * kInputs));
+  CodedWeight weight(lab, kCoded[0], kOutputs, kInputs, 1);
+  Both<float> out(lab, 3 * kOutputs);
+  auto refused = [&](const char* what, auto change) {
+    for (uint32_t rows : {1u, 3u}) {
+      Matmul a{x.at(Side::kDevice), weight.at(Side::kDevice), nullptr, out.at(Side::kDevice), rows, kOutputs, kInputs,
+               Matmul::Into::kF32};
+      change(a);
+      lab.check(std::string("matmul refuses ") + what,
+                lab.kernels->matmul(lab.launch, matmuls, a) == Code(kBadShape) ? 0 : 1, 0);
+    }
+  };
+  refused("a row that is no whole steps", [](Matmul& a) { a.inputs = 40; });
+  refused("a group that is no whole steps", [](Matmul& a) { a.weight.group = 16; });
+  refused("no group", [](Matmul& a) { a.weight.group = 0; });
+  refused("a row without its scales", [](Matmul& a) { a.weight.pitch = 64; });
 }
 
 // The kernel for few rows promises the same sums for a row alone and in company.
@@ -121,6 +204,8 @@ void check_products(Lab& lab) {
     check_norm_matmul(lab, rows, 61, 520);
     check_norm_matmul(lab, rows, lab.scale == Lab::Scale::kFull ? 6144 : 13, 2048);
   }
+  check_coded(lab, matmuls);
+  check_coded_refusals(lab, matmuls);
   check_rows_alike(lab, matmuls);
   if (lab.scale == Lab::Scale::kFull)
     for (uint32_t rows : {1u, 5u, 16u, 64u, 100u, 333u}) {

@@ -1,5 +1,5 @@
 // Kernels that go over rows: embedding, norm, SwiGLU, gather, rotary positions.
-#include "both.h"
+#include "cached.h"
 
 namespace weir::gpu {
 namespace {
@@ -95,8 +95,10 @@ void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
 }
 
 // `pairs`: dimensions that turn against others, or 0; then weights of norms are stored less 1, too.
-void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t pairs = 0) {
-  std::string shape = " " + std::to_string(heads) + "/" + std::to_string(kv_heads) + "x" + std::to_string(dim);
+void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t pairs = 0,
+                KvCodes codes = KvCodes::kNone) {
+  std::string shape =
+      " " + std::to_string(heads) + "/" + std::to_string(kv_heads) + "x" + std::to_string(dim) + kept_words(codes);
   Both qkv(lab, some_bf16(lab, size_t(tokens) * (heads + 2 * kv_heads) * dim));
   std::vector<float> turns(dim / 2);
   for (size_t i = 0; i < turns.size(); ++i) turns[i] = float(std::pow(500000.0, -2.0 * double(i) / dim));
@@ -104,8 +106,7 @@ void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, ui
   for (uint32_t i = 0; i < tokens; ++i) places[i] = i % 5 == 4 ? kNoSlot : tokens - 1 - i;
   Both frequencies(lab, turns);
   Both positions(lab, some_below(lab, tokens, 8192)), slots(lab, places);
-  std::vector<Bf16> cache(size_t(tokens) * kv_heads * dim);
-  Both k(lab, cache), v(lab, cache);
+  Cached cache(lab, codes, tokens, {}, kv_heads, dim);
   Both bias(lab, some_floats(lab, size_t(heads + 2 * kv_heads) * dim));
   Both q_norm(lab, some_bf16(lab, dim)), k_norm(lab, some_bf16(lab, dim));
   Both<Bf16> q(lab, size_t(tokens) * heads * dim);
@@ -113,7 +114,8 @@ void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, ui
     run(lab, &Kernels::rope_store, [&](Side s) {
       RopeStore a{};
       a.qkv = qkv.at(s), a.frequencies = frequencies.at(s), a.positions = positions.at(s), a.slots = slots.at(s);
-      a.q = q.at(s), a.k_cache = k.at(s), a.v_cache = v.at(s);
+      a.q = q.at(s);
+      cache.put_into(a, s);
       a.tokens = tokens, a.heads = heads, a.kv_heads = kv_heads, a.dim = dim, a.scale = 1.25f;
       a.pairs = pairs;
       if (with & 1) a.bias = bias.at(s);
@@ -122,8 +124,8 @@ void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, ui
       return a;
     });
     lab.check("rope" + shape, q.error(lab), kOneStep);
-    lab.check("rope, keys" + shape, k.error(lab), kOneStep);
-    lab.check("rope, values" + shape, v.error(lab), with & 1 ? kOneStep : 0);
+    lab.check("rope, keys" + shape, cache.error(lab, 0), one_step(codes));
+    lab.check("rope, values" + shape, cache.error(lab, 1), with & 1 ? one_step(codes) : 0);
   }
 }
 
@@ -148,6 +150,12 @@ void check_rows(Lab& lab) {
   check_rope(lab, tokens, 3, 1, 20, 6);
   check_rope(lab, tokens, 4, 2, 96);
   check_rope(lab, tokens, 4, 2, 128, 48);
+  for (auto codes : {KvCodes::kInt8, KvCodes::kFp8}) {
+    check_rope(lab, tokens, full ? 32 : 6, full ? 8 : 2, 64, 0, codes);
+    check_rope(lab, tokens, 8, 3, 256, 0, codes);
+    check_rope(lab, tokens, 3, 1, 20, 6, codes);
+    check_rope(lab, tokens, 4, 2, 96, 0, codes);
+  }
 }
 
 }  // namespace weir::gpu

@@ -82,7 +82,8 @@ void use_defaults_of(const device::Device& device, Loading& l) {
 // A rank's weights. What is wrong names the device where there are several.
 base::Result<cuda::DeviceWeights> load_weights_of(const Loading& l, const Store& store, device::Device& device,
                                                   const cuda::TensorSplit& split) {
-  auto weights = cuda::load_device_weights(l.model.shape, l.model.readouts, store, device, split);
+  auto weights = cuda::load_device_weights(l.model.shape, l.model.readouts, store, device, split,
+                                           {l.options.keep, l.options.threads});
   if (weights || split.ranks == 1) return weights;
   return base::failure(weights.error().code, device.info().id + ": " + weights.error().text);
 }
@@ -139,6 +140,7 @@ base::Result<generation::TokenModel> load_into_devices(Loading& l, const Ranks& 
                                                .broken = place.broken,
                                                .graphs = l.options.graphs,
                                                .wgmma = l.options.wgmma,
+                                               .kv_codes = cuda::codes_of(l.options.kv_format),
                                                .capture_time = cuda::capture_time(device)});
   if (!engine) return engine.error();
   if (auto s = size_kv(l, ranks, place, **engine); !s.ok()) return s;

@@ -185,7 +185,7 @@ base::Result<std::unique_ptr<Encoder>> load_on_device(EncoderLoading& l, const S
   auto kernels = start(l, device);
   if (!kernels) return kernels.error();
   if (auto s = cuda::DeviceRotary::check(shape, device, **kernels); !s.ok()) return s;
-  auto weights = cuda::load_device_weights(shape, {}, store, device);
+  auto weights = cuda::load_device_weights(shape, {}, store, device, {}, {l.options.keep, l.options.threads});
   if (!weights) return weights.error();
   auto encoder = cuda::DeviceRotary::make(device, **kernels, shape, std::move(*weights), limits, options_on(l, device));
   if (!encoder) return encoder.error();

@@ -12,17 +12,17 @@
 // many requests; batching.max_queue where that is not its default, else 1048576), prefix_cache (on), threads (all cores
 // but one, or but the shards' where these are fewer; both of two), dtype (auto, float32, bfloat16; auto is bfloat16 for
 // files of bfloat16 and for what is quantized, and float32 else), quantization (auto: matrices of a quantized
-// checkpoint stay in its codes on the CPU, and become bfloat16 on devices; none: bfloat16, or what dtype says; int8 and
-// int4: the layers' matrices are quantized here, on the CPU), max_length (the model's, and never more than one sequence
-// can have in kv_cache), kv_cache_dtype (auto: as the model computes; int8: half of the memory, on the CPU), kernels
+// checkpoint stay in its codes; none: bfloat16, or what dtype says; int8 and int4: the layers' matrices are quantized
+// here), max_length (the model's, and never more than one sequence can have in kv_cache), kv_cache_dtype (auto: as the
+// model computes; int8, or fp8, which is E4M3: half of the memory), kernels
 // (the best that the CPU runs), device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one
-// that knows the model's shape and can load it, and neither dtype is float32 nor kv_cache_dtype or quantization int8 or
-// int4, and the CPU else; host runs the device's engine without one, slowly, for tests), graphs (on; off: decode steps
-// and small packs of encoders do not become CUDA graphs; they are captured while the model loads, for at most ten
-// seconds, and the rest when it is wanted for the second time). Devices compute in bfloat16. tool_format (auto: by the
-// chat template; or a name that text/tool_format.h has): how the model writes calls of tools. tensor_parallel_size (1):
-// so many devices compute the model together, `device` and those behind it (cuda:2 and cuda:3), each with its part of
-// the weights, and of the keys and values: kv_cache is then bytes of each. A device is in one such group at a time.
+// that knows the model's shape and can load it, and dtype is not float32, and the CPU else; host runs the device's
+// engine without one, slowly, for tests), graphs (on; off: decode steps and small packs of encoders do not become CUDA
+// graphs; they are captured while the model loads, for at most ten seconds, and the rest when it is wanted for the
+// second time). Devices compute in bfloat16. tool_format (auto: by the chat template; or a name that text/tool_format.h
+// has): how the model writes calls of tools. tensor_parallel_size (1): so many devices compute the model together,
+// `device` and those behind it (cuda:2 and cuda:3), each with its part of the weights, and of the keys and values:
+// kv_cache is then bytes of each. A device is in one such group at a time.
 //
 // ModelSpec::adapters are LoRA adapters (load/adapter.h), on the CPU: `auto` takes that for a model that has some.
 #pragma once

@@ -106,8 +106,12 @@ void read_formats(ParameterTable& p, Options& o) {
            "auto, none, int8 or int4 is expected");
   if (o.form == WeightFormat::kF32 && (o.keep == Keep::kInt8 || o.keep == Keep::kInt4))
     p.fail("quantization", "dtype float32 has no codes; leave one of the two away");
-  p.choose("kv_cache_dtype", o.kv_format, {{"auto", KvFormat::kAsComputed}, {"int8", KvFormat::kInt8}},
-           "auto or int8 is expected");
+  p.choose("kv_cache_dtype", o.kv_format,
+           {{"auto", KvFormat::kAsComputed},
+            {"int8", KvFormat::kInt8},
+            {"fp8", KvFormat::kFp8},
+            {"fp8_e4m3", KvFormat::kFp8}},
+           "auto, int8 or fp8 is expected");
 }
 
 // A parameter that is on where nobody says so.

@@ -54,7 +54,7 @@ CASES = {
     "gpt_oss": ("gpt_oss", "float32", 150, {"num_attention_heads": 6, "num_key_value_heads": 2}),
     "gpt_oss_bf16": ("gpt_oss", "bfloat16", 60, {"num_local_experts": 4, "num_experts_per_tok": 4}),
     # Rounding chooses other experts here and there; this one uses all.
-    "qwen3_moe_bf16": ("qwen3_moe", "bfloat16", 60, {"num_experts": 4, "num_experts_per_tok": 4}),
+    "qwen3_moe_bf16": ("qwen3_moe", "bfloat16", 60, {"num_experts": 4, "num_experts_per_tok": 4, "moe_intermediate_size": 64}),
     "vision": ("llama", "float32", 40, {}),
 }
 

@@ -47,6 +47,12 @@ inline const std::string& models() {
   return made.path;
 }
 
+// Those whose checkpoints have codes.
+inline const std::string& quantized() {
+  static const MadeFolder made("quantized.py");
+  return made.path;
+}
+
 // The reference's numbers for a model.
 struct Expected {
   explicit Expected(const std::string& path) : file(slurp(path)) {

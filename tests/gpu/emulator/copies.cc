@@ -8,13 +8,13 @@
 namespace emulator {
 namespace {
 
-constexpr size_t kChunk = 16;             // bytes of a copy
+constexpr size_t kChunk = 16;             // bytes that products read together
 constexpr uint32_t kFirstAddress = 1040;  // of dynamic shared memory: as little aligned as it may be
 
 struct Copy {
   void* to;
   const void* from;
-  size_t bytes;
+  size_t bytes, room;
   uint32_t group;
 };
 struct Copier {
@@ -58,13 +58,13 @@ std::string left_by(uint32_t thread) {
 
 bool is_for_hopper() { return hopper; }
 
-void copy_async(void* to, const void* from, size_t bytes, Where where) {
-  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % kChunk)
-    fail(where, "a copy of 16 unaligned");
+void copy_async(void* to, const void* from, size_t bytes, Where where, size_t room) {
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % room)
+    fail(where, room == kChunk ? "a copy of 16 unaligned" : "a copy of 8 unaligned");
   if (bytes > 0) (void)*static_cast<const volatile std::byte*>(from);  // is noticed where it is hidden
-  std::memset(to, 0xff, kChunk);
+  std::memset(to, 0xff, room);
   mark(to, 1);
-  mine().copies.push_back({to, from, bytes, mine().groups});
+  mine().copies.push_back({to, from, bytes, room, mine().groups});
 }
 
 void commit_copies() { ++mine().groups; }
@@ -74,7 +74,7 @@ void wait_copies(uint32_t but_the_last) {
   std::erase_if(copier.copies, [&](const Copy& c) {
     if (c.group + but_the_last >= copier.groups) return false;
     std::memcpy(c.to, c.from, c.bytes);
-    std::memset(static_cast<std::byte*>(c.to) + c.bytes, 0, kChunk - c.bytes);
+    std::memset(static_cast<std::byte*>(c.to) + c.bytes, 0, c.room - c.bytes);
     copier.unfenced.push_back(chunk_of(c.to));
     return true;
   });

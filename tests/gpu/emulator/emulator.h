@@ -63,7 +63,7 @@ std::byte* dynamic_shared();
 // Waits for the launches before. They are always done here: only that a kernel waits can be checked.
 void await_inputs();
 // Copies 16 bytes when they are waited for, not before: what is read too early is NaN.
-void copy_async(void* to, const void* from, size_t bytes, Where where);
+void copy_async(void* to, const void* from, size_t bytes, Where where, size_t room = 16);
 void commit_copies();
 void wait_copies(uint32_t but_the_last);
 

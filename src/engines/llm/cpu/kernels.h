@@ -17,8 +17,9 @@
 namespace weir::llm {
 
 enum class WeightFormat : uint8_t { kF32, kBf16 };
-// How keys and values are kept: as numbers of the model's form, or as int8 with one scale for each vector.
-enum class KvFormat : uint8_t { kAsComputed, kInt8 };
+// How keys and values are kept: as numbers of the model's form, or as int8 or E4M3 with one scale for each
+// vector.
+enum class KvFormat : uint8_t { kAsComputed, kInt8, kFp8 };
 constexpr size_t size_of(WeightFormat form) { return form == WeightFormat::kF32 ? 4 : 2; }
 constexpr uint32_t steps_of(WeightFormat form, uint32_t n) { return form == WeightFormat::kF32 ? n : (n + 1) / 2; }
 
@@ -45,13 +46,13 @@ constexpr size_t kOffsetBytes = 64;
 // Keys and values of one head and 16 positions: a panel of keys (16 positions, depth = head_dim), then head_dim / 16
 // panels of values (16 dimensions, depth = 16 positions). head_dim is a multiple of 16 here (zeros fill it up).
 //
-// KvFormat::kInt8: the same numbers in the same order, one byte each, then 16 floats, the scales of the keys, and 16
-// more, those of the values. A number is its byte times its position's scale. Bytes are exact in either form, so
+// KvFormat::kInt8 and kFp8: the same numbers in the same order, one byte each, then 16 floats, the scales of the keys,
+// and 16 more, those of the values. A number is its byte times its position's scale. Bytes are exact in either form, so
 // attention multiplies the scales into scores and weights, and rounds nothing but what write_tile() rounded.
 constexpr uint32_t kTile = 16;
 constexpr size_t tile_bytes(WeightFormat form, uint32_t head_dim, KvFormat kept = KvFormat::kAsComputed) {
   size_t numbers = 2 * size_t(kTile) * head_dim;
-  return kept == KvFormat::kInt8 ? numbers + 2 * kTile * sizeof(float) : numbers * size_of(form);
+  return kept == KvFormat::kAsComputed ? numbers * size_of(form) : numbers + 2 * kTile * sizeof(float);
 }
 
 // Queries at consecutive positions of one sequence, all query heads that share one key head.
@@ -78,7 +79,7 @@ struct Attention {
 constexpr uint32_t kAttentionRows = 24;  // queries * group at most
 constexpr uint32_t kAttentionChunk = 128;
 constexpr size_t attention_scratch(uint32_t head_dim, KvFormat kept = KvFormat::kAsComputed) {
-  size_t widened = kept == KvFormat::kInt8 ? size_t(kAttentionChunk) * head_dim : 0;  // a chunk's keys, or its values
+  size_t widened = kept == KvFormat::kAsComputed ? 0 : size_t(kAttentionChunk) * head_dim;  // a chunk's keys, or values
   return kAttentionRows * (2 * size_t(kAttentionChunk) + head_dim + 32) + widened;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engines/llm/load/fp8.h"
 #include "msg/half.h"
 
 namespace weir::llm {
@@ -20,13 +21,17 @@ size_t value_place(WeightFormat form, uint32_t d, uint32_t at) {
 
 // Gives the scale. `place(d)`: where number d goes.
 template <class Place>
-float write_int8(const float* x, uint32_t n, int8_t* to, Place&& place) {
+float write_codes(KvFormat kept, const float* x, uint32_t n, std::byte* to, Place&& place) {
+  const bool int8 = kept == KvFormat::kInt8;
   float most = 0;
   bool finite = true;
   for (uint32_t d = 0; d < n; ++d) most = std::max(most, std::fabs(x[d])), finite &= std::isfinite(x[d]);
-  const float scale = most / 127, steps = finite && scale > 0 ? 1 / scale : 0;
-  const bool fits = std::isfinite(steps);  // not of a number that is next to nothing
-  for (uint32_t d = 0; d < n; ++d) to[place(d)] = finite && fits ? int8_t(std::lrintf(x[d] * steps)) : int8_t(0);
+  const float scale = most / (int8 ? 127 : kMostOfFp8), steps = finite && scale > 0 ? 1 / scale : 0;
+  const bool fits = finite && std::isfinite(steps);  // not of a number that is next to nothing
+  for (uint32_t d = 0; d < n; ++d) {
+    const float number = fits ? x[d] * steps : 0;
+    to[place(d)] = std::byte(int8 ? uint8_t(int8_t(std::lrintf(number))) : fp8_from(number));
+  }
   return finite ? scale : NAN;
 }
 
@@ -65,7 +70,10 @@ void KvCache::copy(uint32_t from, uint32_t to, uint32_t positions) {
 void KvCache::write(uint32_t layer, uint32_t head, uint32_t slot, const float* key, const float* value) {
   const uint32_t place = slot % block_size_;
   std::byte* tile = memory_.data() + (slot / block_size_) * block_bytes_ + offset(layer, head) + place / kTile * tile_;
-  (kept_ == KvFormat::kInt8 ? write_int8_tile : write_tile)(form_, padded_, place, key, value, tile);
+  if (kept_ == KvFormat::kAsComputed)
+    write_tile(form_, padded_, place, key, value, tile);
+  else
+    write_byte_tile(form_, kept_, padded_, place, key, value, tile);
 }
 
 void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
@@ -89,14 +97,13 @@ void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const floa
   }
 }
 
-void write_int8_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
-                     std::byte* tile) {
+void write_byte_tile(WeightFormat form, KvFormat kept, uint32_t head_dim, uint32_t place, const float* key,
+                     const float* value, std::byte* tile) {
   const uint32_t at = place % kTile;
   const size_t numbers = size_t(kTile) * head_dim;
-  auto* bytes = reinterpret_cast<int8_t*>(tile);
   const float scales[2] = {
-      write_int8(key, head_dim, bytes, [&](uint32_t d) { return key_place(form, d, at); }),
-      write_int8(value, head_dim, bytes + numbers, [&](uint32_t d) { return value_place(form, d, at); })};
+      write_codes(kept, key, head_dim, tile, [&](uint32_t d) { return key_place(form, d, at); }),
+      write_codes(kept, value, head_dim, tile + numbers, [&](uint32_t d) { return value_place(form, d, at); })};
   for (uint32_t i = 0; i < 2; ++i)
     std::memcpy(tile + 2 * numbers + (i * kTile + at) * sizeof(float), &scales[i], sizeof(float));
 }

@@ -19,10 +19,10 @@ namespace weir::llm {
 void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
                 std::byte* tile);
 
-// The same as int8 (KvFormat::kInt8), in any order. A vector is rounded to 127 steps of its largest number; one that is
-// not finite has a scale that is none either.
-void write_int8_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
-                     std::byte* tile);
+// The same as bytes (KvFormat::kInt8 or kFp8), in any order. A vector is rounded to 127 steps of its largest number, or
+// to E4M3 whose largest is that number; one that is not finite has a scale that is none either.
+void write_byte_tile(WeightFormat form, KvFormat kept, uint32_t head_dim, uint32_t place, const float* key,
+                     const float* value, std::byte* tile);
 
 class KvCache {
  public:

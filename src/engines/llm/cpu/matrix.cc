@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/loop_sleep.h"
+#include "engines/llm/load/encode.h"
 #include "msg/half.h"
 
 namespace weir::llm {
@@ -17,8 +18,6 @@ constexpr uint32_t kExpandBlock = 128;  // steps that are expanded at a time, so
 constexpr size_t kExpandBytes = size_t(kGroup) * kExpandBlock * 64;
 constexpr uint64_t kPieceNs = 4000;  // a piece that takes less is not worth another thread
 constexpr uint32_t kManyRows = 16;   // whose products with one group of codes take longer than to look at the clock
-
-constexpr uint32_t kInt8Steps = 64, kInt4Steps = 16;  // of inputs that share a scale, where we choose
 
 size_t tile_of(uint32_t rows) { return size_t(rows) * kGroup * 16 * sizeof(float); }
 uint32_t group_of(const Matrix& m) { return std::min(2 * m.group_steps, m.inputs); }
@@ -42,25 +41,6 @@ struct CodedRow {
 
   explicit CodedRow(const Matrix& m) : codes(m.inputs), zeros(m.groups()), scales(m.groups()), offsets(m.groups()) {}
 };
-
-// The number that is furthest from 0 becomes the last code of its side; what rounds to more than the other side has is
-// cut off.
-void encode(const Matrix& m, const float* row, CodedRow& to) {
-  const float low = m.coding == Coding::kInt4 ? -8 : -127, high = m.coding == Coding::kInt4 ? 7 : 127;
-  const uint32_t zero = m.coding == Coding::kInt4 ? 8 : 0;
-  for (uint32_t g = 0, from = 0; g < m.groups(); ++g, from += 2 * m.group_steps) {
-    const uint32_t n = std::min(2 * m.group_steps, m.inputs - from);
-    float furthest = 0;
-    for (uint32_t i = from; i < from + n; ++i)
-      if (std::abs(row[i]) > std::abs(furthest)) furthest = row[i];
-    const float scale = furthest / low, times = 1 / scale;
-    to.scales[g] = scale, to.zeros[g] = uint8_t(zero);
-    for (uint32_t i = from; i < from + n; ++i) {
-      const float level = std::nearbyint(row[i] * times);  // no number where all are nothing, or next to it
-      to.codes[i] = uint8_t((std::isfinite(level) ? int(std::clamp(level, low, high)) : 0) + int(zero));
-    }
-  }
-}
 
 void put(Matrix& m, uint32_t output, const CodedRow& row) {
   std::byte* group = m.data.data() + (output / 16) * m.panel_bytes();
@@ -96,7 +76,8 @@ void pack_rows(Matrix& m, const Source& source, uint32_t from, uint32_t to) {
     if (as_stored)
       from_file.codes(r, {coded.codes.data(), coded.scales.data(), coded.zeros.data(), coded.offsets.data()});
     else
-      source.weight->floats(r, row.data()), encode(m, row.data(), coded);
+      source.weight->floats(r, row.data()), encode(m.coding, 2 * m.group_steps, m.inputs, row.data(),
+                                                   coded.codes.data(), coded.scales.data(), coded.zeros.data());
     put(m, output(r), coded);
   }
 }
@@ -134,9 +115,9 @@ Matrix plan_matrix(WeightFormat form, Keep keep, uint32_t outputs, uint32_t inpu
   if (form == WeightFormat::kF32 || keep == Keep::kWhole) return m;
   const Weight& stored = *sources.front().weight;
   if (keep == Keep::kInt8)
-    m.coding = Coding::kInt8, m.group_steps = kInt8Steps;
+    m.coding = Coding::kInt8, m.group_steps = kInt8Group / 2;
   else if (keep == Keep::kInt4)
-    m.coding = Coding::kInt4, m.group_steps = kInt4Steps;
+    m.coding = Coding::kInt4, m.group_steps = kInt4Group / 2;
   else if (std::all_of(sources.begin(), sources.end(), [&](const Source& s) {
              return s.weight->coding() == stored.coding() && s.weight->group() == stored.group() &&
                     s.weight->offsets() == stored.offsets();

@@ -15,9 +15,6 @@ constexpr uint32_t kLeastCapability = 8;  // bfloat16 products and asynchronous 
 std::string_view cpu_only(const Options& options) {
   if (options.adapters) return "a model with adapters";
   if (options.form == WeightFormat::kF32) return "dtype float32";
-  if (options.kv_format == KvFormat::kInt8) return "kv_cache_dtype int8";
-  if (options.keep == Keep::kInt8) return "quantization int8";
-  if (options.keep == Keep::kInt4) return "quantization int4";
   return {};
 }
 
@@ -53,6 +50,10 @@ base::Result<const Kernels*> open_kernels(const device::Device& device, const de
   auto* kernels = open ? open(kKernelsAbi) : nullptr;
   if (!kernels) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so has no kernels of this build");
   return kernels;
+}
+
+KvCodes codes_of(KvFormat format) {
+  return format == KvFormat::kInt8 ? KvCodes::kInt8 : format == KvFormat::kFp8 ? KvCodes::kFp8 : KvCodes::kNone;
 }
 
 std::chrono::nanoseconds capture_time(const device::Device& device) {
@@ -91,7 +92,7 @@ base::Result<device::Device*> choose_device(const Options& options, device::Devi
   if (!device) return device.error();
   if (chosen && !only_on_cpu.empty())
     return base::invalid(std::string(only_on_cpu) + " is for device: cpu; devices " +
-                         (options.adapters ? "apply none" : "compute, and keep, bfloat16"));
+                         (options.adapters ? "apply none" : "compute in bfloat16"));
   if (chosen) return *device;
   auto kernels = open_kernels(**device, *devices);
   auto status = kernels ? check(**device, **kernels) : kernels.error();

@@ -17,6 +17,10 @@ namespace weir::llm::cuda {
 // The module's table for a CUDA device, reference.h's for one of the host. Errors: FAILED_PRECONDITION.
 base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices);
 
+// How a device keeps keys and values, as parameter kv_cache_dtype says. Codes leave out Hopper's kernel for attention
+// of prompts, which reads bfloat16 (wgmma_check.h).
+KvCodes codes_of(KvFormat format);
+
 // How long a model may capture graphs while it loads. None on a device of the host: a capture there saves no time.
 std::chrono::nanoseconds capture_time(const device::Device& device);
 

@@ -182,7 +182,7 @@ struct Library::Setup {
 };
 
 Library::Key Library::key_of(const Matmul& a, uint32_t rows) const {
-  auto all = reinterpret_cast<uintptr_t>(a.x) | reinterpret_cast<uintptr_t>(a.weight) |
+  auto all = reinterpret_cast<uintptr_t>(a.x) | reinterpret_cast<uintptr_t>(a.weight.data) |
              reinterpret_cast<uintptr_t>(a.out) | reinterpret_cast<uintptr_t>(a.bias) | 256;
   auto alignment = uint32_t(1) << std::countr_zero(all);
   return {rows, a.outputs, a.inputs, uint32_t(a.into), a.bias != nullptr, alignment};
@@ -266,8 +266,8 @@ const cublasLtMatmulAlgo_t* Library::algorithm(const Launch& launch, const Setup
 cublasStatus_t Library::run(const Launch& launch, const Setup& setup, const Matmul& a,
                             const cublasLtMatmulAlgo_t& algorithm) {
   float scale = a.scale, old = a.into == Matmul::Into::kAddF32 ? 1 : 0;
-  return lt_.Matmul(handle_, setup.product, &scale, a.weight, setup.weight, a.x, setup.x, &old, a.out, setup.out, a.out,
-                    setup.out, &algorithm, workspace_, kWorkspace, static_cast<cudaStream_t>(launch.stream));
+  return lt_.Matmul(handle_, setup.product, &scale, a.weight.data, setup.weight, a.x, setup.x, &old, a.out, setup.out,
+                    a.out, setup.out, &algorithm, workspace_, kWorkspace, static_cast<cudaStream_t>(launch.stream));
 }
 
 // The one that was chosen does not run: the first that does takes its place.

@@ -19,11 +19,14 @@ base::Status DeviceKvCache::reserve(device::Device& device, uint32_t blocks, uin
 }
 
 base::Status DeviceKvCache::copy_block(KernelQueue& queue, uint32_t from, uint32_t to, uint32_t positions) {
-  const size_t slot = slot_ * sizeof(Bf16), block = block_size_ * slot;
   std::vector<device::Copy> copies;
-  for (size_t i = 0; i < size_t(2) * layers_; ++i) {
-    std::byte* base = memory_.data() + i * blocks_ * block;
-    copies.push_back({base + to * block, base + from * block, positions * slot});
+  auto add = [&](void* of, size_t slot) {
+    auto* base = static_cast<std::byte*>(of);
+    copies.push_back({base + to * block_size_ * slot, base + from * block_size_ * slot, positions * slot});
+  };
+  for (uint32_t layer = 0; layer < layers_; ++layer) {
+    add(keys(layer), slot_), add(values(layer), slot_);
+    if (scales_ > 0) add(scales(layer), scales_);
   }
   return queue.copy(device::Way::kOnDevice, copies);
 }

@@ -78,7 +78,7 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       buckets_(graph_buckets(std::min(options_.max_running, logits_at_once_))),
       queue_(device, kernels, options_.patience),
       ranks_(queue_, graphs_),
-      cache_(shape_),
+      cache_(shape_, options_.kv_codes),
       graphs_(device, queue_.stream(), options_.graphs),
       forward_(queue_, shape_, model_.weights, model_.readouts, activations_, cache_),
       sampler_(queue_, shape_, activations_),
@@ -108,9 +108,9 @@ Status DeviceTransformer::start() {
       [&] { return arguments_.fit(queue_, kFirstBuffer); }, [&] { return forward_.reserve_parts(running, parts); },
       [&] { return queue_.fit(results_, kFirstBuffer); }, [&] { return queue_.open_products(activations_.workspace); },
       [&] {
-        return ranks_.open(
-            std::move(model_.others), shape_,
-            {tokens, running, parts, kStepsInFlight, options_.patience, options_.graphs, options_.wgmma});
+        return ranks_.open(std::move(model_.others), shape_,
+                           {tokens, running, parts, kStepsInFlight, options_.patience, options_.graphs, options_.wgmma,
+                            options_.kv_codes});
       });
 }
 

@@ -52,6 +52,7 @@ struct DeviceOptions {
   std::chrono::nanoseconds patience = device::kPatience;
   Graphs graphs = Graphs::kOn;
   Wgmma wgmma = Wgmma::kOn;
+  KvCodes kv_codes = KvCodes::kNone;         // how keys and values are kept
   std::chrono::nanoseconds capture_time{0};  // for graphs before the first step; 0: each when it is wanted again
 };
 

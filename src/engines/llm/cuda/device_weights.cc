@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/units.h"
 #include "engines/llm/cuda/bf16.h"
+#include "engines/llm/cuda/coded_rows.h"
 #include "engines/llm/cuda/device_upload.h"
 #include "engines/llm/load/expert_names.h"
 #include "engines/llm/load/weight.h"
@@ -18,8 +20,8 @@ namespace {
 // The arrays of a Store, as the device wants them.
 class WeightReader {
  public:
-  WeightReader(const Store& store, const Quantization& how, DeviceUpload& upload)
-      : store_(store), how_(how), upload_(upload) {}
+  WeightReader(const Store& store, const Quantization& how, const WeightOptions& options, DeviceUpload& upload)
+      : store_(store), how_(how), options_(options), upload_(upload) {}
 
   const Bf16* vector(const std::string& name, uint32_t size) {
     auto* array = find(name, {size});
@@ -40,22 +42,25 @@ class WeightReader {
   };
   // One below the other, and zeros up to `least` outputs.
   const Bf16* matrix(const std::vector<Part>& parts, Cut inputs, size_t least = 0) {
-    std::vector<Slice> slices;
-    size_t rows = 0;
-    for (const auto& part : parts) {
-      if (!upload_.status.ok()) return nullptr;
-      auto weight = Weight::find(store_, how_, part.name, part.outputs.all, inputs.all);
-      if (!weight) return upload_.check(weight.error()), nullptr;
-      slices.push_back({std::move(*weight), part.outputs, inputs, part.rows});
-      rows += part.outputs.count;
+    return whole(slices_of(parts, inputs), inputs.count, least);
+  }
+  // One of a layer, as the options want it to be kept.
+  DeviceMatrix coded(const std::vector<Part>& parts, Cut inputs) {
+    const std::vector<Slice> slices = slices_of(parts, inputs);
+    if (slices.empty()) return {};
+    std::vector<const Weight*> weights;
+    for (const auto& slice : slices) weights.push_back(&slice.weight);
+    CodePlan plan = plan_codes(weights, options_.keep, inputs.first, inputs.count);
+    if (plan.how.format == Format::kBf16) {
+      widened_ += is_to_be_coded(weights) ? 1 : 0;
+      return whole(slices, inputs.count, 0);
     }
-    return upload_.send<Bf16>(std::max(rows, least) * inputs.count, [&](size_t from, size_t n, Bf16* to) {
-      if (rows < least) std::fill_n(to, n, Bf16(0));
-      each(slices, from, n, [&](const Slice& slice, size_t first, size_t count) {
-        narrow(slice, first, count, to);
-        to += count;
-      });
+    size_t rows = 0;
+    for (const auto& slice : slices) rows += slice.outputs.count;
+    plan.how.data = upload_.send<std::byte>(rows * plan.how.pitch, [&](size_t from, size_t n, std::byte* to) {
+      write_rows(plan.how.pitch, from, {to, n}, options_.threads, [&] { return coder_of(slices, plan); });
     });
+    return plan.how;
   }
   // The biases of these parts' matrix; zeros up to `least`.
   const float* bias(const std::vector<Part>& parts, float scale = 1, size_t least = 0) {
@@ -79,6 +84,8 @@ class WeightReader {
   }
 
   bool has(const std::string& name) const { return store_.has(name); }
+  // Matrices that are bfloat16 although the checkpoint or the options have them in codes.
+  uint32_t widened() const { return widened_; }
 
  private:
   struct Slice {
@@ -87,6 +94,41 @@ class WeightReader {
     Rows rows;
     size_t size() const { return size_t(outputs.count) * inputs.count; }
   };
+  bool is_to_be_coded(const std::vector<const Weight*>& weights) const {
+    if (options_.keep != Keep::kAsStored) return options_.keep != Keep::kWhole;
+    return std::any_of(weights.begin(), weights.end(), [](const Weight* w) { return w->is_quantized(); });
+  }
+  // Empty after an error.
+  std::vector<Slice> slices_of(const std::vector<Part>& parts, Cut inputs) {
+    std::vector<Slice> slices;
+    for (const auto& part : parts) {
+      if (!upload_.status.ok()) return {};
+      auto weight = Weight::find(store_, how_, part.name, part.outputs.all, inputs.all);
+      if (!weight) return upload_.check(weight.error()), std::vector<Slice>();
+      slices.push_back({std::move(*weight), part.outputs, inputs, part.rows});
+    }
+    return slices;
+  }
+  const Bf16* whole(const std::vector<Slice>& slices, size_t inputs, size_t least) {
+    if (slices.empty()) return nullptr;
+    size_t rows = 0;
+    for (const auto& slice : slices) rows += slice.outputs.count;
+    return upload_.send<Bf16>(std::max(rows, least) * inputs, [&](size_t from, size_t n, Bf16* to) {
+      if (rows < least) std::fill_n(to, n, Bf16(0));
+      each(slices, from, n, [&](const Slice& slice, size_t first, size_t count) {
+        narrow(slice, first, count, to);
+        to += count;
+      });
+    });
+  }
+  // Makes rows of these, one below the other, which it is asked for in their order.
+  static WriteRow coder_of(const std::vector<Slice>& slices, const CodePlan& plan) {
+    return [slice = slices.data(), before = size_t(0), coder = RowCoder(plan)](size_t row, std::byte* to) mutable {
+      for (; row - before >= slice->outputs.count; ++slice) before += slice->outputs.count;
+      const uint32_t output = slice->outputs.first + uint32_t(row - before);
+      coder.write(slice->weight, row_of(slice->rows, output, slice->outputs.all), to);
+    };
+  }
   // The row of an array that becomes row `to` of a matrix.
   static uint32_t row_of(Rows rows, uint32_t to, uint32_t all) {
     return rows == Rows::kInOrder ? to : to < all / 2 ? 2 * to : 2 * (to - all / 2) + 1;
@@ -144,7 +186,9 @@ class WeightReader {
 
   const Store& store_;
   const Quantization& how_;
+  const WeightOptions options_;
   DeviceUpload& upload_;
+  uint32_t widened_ = 0;
 };
 
 using Part = WeightReader::Part;
@@ -172,16 +216,16 @@ DeviceExperts read_experts(const Shape& s, const std::string& prefix, WeightRead
   }
   DeviceExperts to;
   to.router = read.matrix(router, s.hidden, scores_of(e));
-  to.gate_up = read.matrix(gate_up, s.hidden);
-  to.down = read.matrix(down, e.width);
+  to.gate_up = read.coded(gate_up, s.hidden);
+  to.down = read.coded(down, e.width);
   if (e.biased) {
     to.router_bias = read.bias(router, 1, scores_of(e));
     to.gate_up_bias = read.bias(gate_up), to.down_bias = read.bias(down);
   }
   if (e.shared_width == 0) return to;
   to.shared_gate_up =
-      read.matrix({{shared + names.gate, e.shared_width}, {shared + names.up, e.shared_width}}, s.hidden);
-  to.shared_down = read.matrix({{shared + names.down, s.hidden}}, e.shared_width);
+      read.coded({{shared + names.gate, e.shared_width}, {shared + names.up, e.shared_width}}, s.hidden);
+  to.shared_down = read.coded({{shared + names.down, s.hidden}}, e.shared_width);
   return to;
 }
 
@@ -209,17 +253,17 @@ void read_attention(const Shape& s, const std::string& attention, const TensorSp
     l.q_norm = read.vector(attention + "q_norm.weight", s.qk_norm_whole ? q : s.head_dim);
     l.k_norm = read.vector(attention + "k_norm.weight", s.qk_norm_whole ? kv : s.head_dim);
   }
-  l.qkv = read.matrix(qkv, s.hidden);
+  l.qkv = read.coded(qkv, s.hidden);
   if (s.qkv_bias) l.qkv_bias = read.bias(qkv);
-  l.out = read.matrix({{attention + "o_proj", s.hidden}}, split_inputs(q, split));
+  l.out = read.coded({{attention + "o_proj", s.hidden}}, split_inputs(q, split));
   if (s.out_bias && split.first()) l.out_bias = read.bias({{attention + "o_proj", s.hidden}}, s.residual_scale);
 }
 
 void read_mlp(const Shape& s, const std::string& mlp, const TensorSplit& split, WeightReader& read, DeviceLayer& l) {
   const auto gate_up = split_parts({{mlp + "gate_proj", s.intermediate}, {mlp + "up_proj", s.intermediate}},
                                    mlp + "gate_up_proj", s.fused, split);
-  l.gate_up = read.matrix(gate_up, s.hidden);
-  l.down = read.matrix({{mlp + "down_proj", s.hidden}}, split_inputs(s.intermediate, split));
+  l.gate_up = read.coded(gate_up, s.hidden);
+  l.down = read.coded({{mlp + "down_proj", s.hidden}}, split_inputs(s.intermediate, split));
   if (!s.mlp_bias) return;
   l.gate_up_bias = read.bias(gate_up);
   if (split.first()) l.down_bias = read.bias({{mlp + "down_proj", s.hidden}}, s.residual_scale);
@@ -258,8 +302,8 @@ void read_ends(const Shape& shape, const Readouts& readouts, const Store& store,
 }
 
 DeviceWeights read_model(const Shape& shape, const Readouts& readouts, const Store& store, const TensorSplit& split,
-                         DeviceUpload& upload) {
-  WeightReader read(store, shape.quantization, upload);
+                         const WeightOptions& options, DeviceUpload& upload) {
+  WeightReader read(store, shape.quantization, options, upload);
   DeviceWeights w;
   const std::string root = root_of(store);
   if (split.first()) read_ends(shape, readouts, store, read, w);
@@ -268,14 +312,15 @@ DeviceWeights read_model(const Shape& shape, const Readouts& readouts, const Sto
   if (has_unturned(shape)) w.no_frequencies = read.floats(std::vector<float>(shape.head_dim / 2));
   for (uint32_t i = 0; i < shape.layers && upload.status.ok(); ++i)
     w.layers.push_back(read_layer(shape, i, root + "layers." + std::to_string(i) + ".", split, read));
+  w.widened = read.widened();
   return w;
 }
 
 // All arrays are there, and there is room for them: before the first of them is brought.
 base::Status check_room(const Shape& shape, const Readouts& readouts, const Store& store, device::Device& device,
-                        const TensorSplit& split) {
+                        const TensorSplit& split, const WeightOptions& options) {
   DeviceUpload count(device, DeviceUpload::Does::kCounts);
-  read_model(shape, readouts, store, split, count);
+  read_model(shape, readouts, store, split, options, count);
   if (!count.status.ok()) return count.status;
   auto memory = device.memory();
   if (!memory) return memory.error();
@@ -286,14 +331,21 @@ base::Status check_room(const Shape& shape, const Readouts& readouts, const Stor
 }  // namespace
 
 base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
-                                                device::Device& device, const TensorSplit& split) {
-  if (auto s = check_room(shape, readouts, store, device, split); !s.ok()) return s;
+                                                device::Device& device, const TensorSplit& split,
+                                                const WeightOptions& options) {
+  if (auto s = check_room(shape, readouts, store, device, split, options); !s.ok()) return s;
   DeviceUpload upload(device);
-  DeviceWeights w = read_model(shape, readouts, store, split, upload);
+  DeviceWeights w = read_model(shape, readouts, store, split, options, upload);
   if (auto s = store.intact(); !s.ok()) return s;
   upload.wait();
   if (!upload.status.ok()) return upload.status;
   w.memory = std::move(upload.memory), w.bytes = upload.bytes;
+  if (w.widened > 0 && split.first())
+    base::log::warning("matrices of a quantized model are kept in bfloat16",
+                       {{"device", device.info().id},
+                        {"matrices", std::to_string(w.widened)},
+                        {"memory", base::show_size(w.bytes)},
+                        {"reason", "a device reads codes in steps of 32 inputs, whole groups and signed 8 bits"}});
   return w;
 }
 

@@ -1,4 +1,5 @@
-// A transformer's parameters in the memory of a device: bfloat16 matrices as the files have them, [outputs][inputs].
+// A transformer's parameters in the memory of a device: bfloat16 matrices as the files have them, [outputs][inputs],
+// and in the layers perhaps codes (device_matrix.h). The embedding, the output matrix and routers are bfloat16.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include "device/device.h"
 #include "engines/llm/cuda/kernels.h"
 #include "engines/llm/cuda/tensor_split.h"
+#include "engines/llm/load/coding.h"
 #include "engines/llm/load/store.h"
 
 namespace weir::llm::cuda {
@@ -23,9 +25,9 @@ inline bool has_unturned(const Shape& shape) {
 
 // Addresses on the device; null where the model has no such parameter.
 struct DeviceExperts {
-  const Bf16* router = nullptr;                    // [scores_of][hidden]; null: the layer is no mixture
-  const Bf16 *gate_up = nullptr, *down = nullptr;  // [experts][gates, then ups][hidden], [experts][hidden][width]
-  const Bf16 *shared_gate_up = nullptr, *shared_down = nullptr;
+  const Bf16* router = nullptr;  // [scores_of][hidden]; null: the layer is no mixture
+  DeviceMatrix gate_up, down;    // [experts][gates, then ups][hidden], [experts][hidden][width]
+  DeviceMatrix shared_gate_up, shared_down;
   const float *router_bias = nullptr, *gate_up_bias = nullptr, *down_bias = nullptr;  // as long as their outputs
 };
 
@@ -33,7 +35,7 @@ struct DeviceLayer {
   const Bf16 *input_norm = nullptr, *post_norm = nullptr;     // before attention and the MLP
   const Bf16 *attention_norm = nullptr, *mlp_norm = nullptr;  // of what they make
   const Bf16 *q_norm = nullptr, *k_norm = nullptr;            // of a head, or of all heads together
-  const Bf16 *qkv = nullptr, *out = nullptr, *gate_up = nullptr, *down = nullptr;  // gate_up: gates, then ups
+  DeviceMatrix qkv, out, gate_up, down;                       // gate_up: gates, then ups
   const float *qkv_bias = nullptr, *out_bias = nullptr, *gate_up_bias = nullptr, *down_bias = nullptr;
   const float* sinks = nullptr;  // [heads]: scores of no position
   DeviceExperts experts;         // in place of gate_up and down
@@ -49,14 +51,24 @@ struct DeviceWeights {
   std::vector<DeviceLayer> layers;
   std::vector<device::DeviceBuffer> memory;
   uint64_t bytes = 0;
+  uint32_t widened = 0;  // matrices that are bfloat16 although the checkpoint or WeightOptions have them in codes
+};
+
+// How the layers' matrices are kept, and how many threads may make codes of them.
+struct WeightOptions {
+  Keep keep = Keep::kAsStored;
+  uint32_t threads = 1;
 };
 
 // Through pinned memory, on a stream of its own; waits. `shape` is the whole model's, `split` the rank that gets its
 // part of it. Errors: INVALID_ARGUMENT (an array that is missing or of another shape), RESOURCE_EXHAUSTED (both before
 // anything is brought), UNAVAILABLE.
 base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
-                                                device::Device& device, const TensorSplit& split = {});
-// Random weights of that shape, for measuring: normal, of a size that keeps activations in range.
-base::Result<DeviceWeights> random_device_weights(const Shape& shape, uint64_t seed, device::Device& device);
+                                                device::Device& device, const TensorSplit& split = {},
+                                                const WeightOptions& options = {});
+// Random weights of that shape, for measuring: normal, of a size that keeps activations in range. `keep`: kWhole, kInt8
+// or kInt4.
+base::Result<DeviceWeights> random_device_weights(const Shape& shape, uint64_t seed, device::Device& device,
+                                                  Keep keep = Keep::kWhole);
 
 }  // namespace weir::llm::cuda

@@ -4,9 +4,11 @@
 // their experts. Products are made by expert: of few rows each pair by itself, of more the pairs of an expert together
 // in tiles (`order`, `tiles`), which a kernel before lays out; the host knows only how many there are at most, so that
 // a graph holds whatever the router says. A pair's result depends on its row and expert alone, and on a device on
-// whether pairs go in tiles (more than kPairRows rows) or by themselves.
+// whether pairs go in tiles (more than kPairRows rows) or by themselves; of a weight in codes also on
+// expert_tile_rows().
 #pragma once
 
+#include "engines/llm/cuda/device_matrix.h"
 #include "engines/llm/cuda/kernel_types.h"
 
 namespace weir::llm::cuda {
@@ -52,9 +54,9 @@ struct PlacePairs {
 // and then those of `up`, and out is both as `kind` says. Nothing is rounded between.
 struct ExpertMatmul {
   enum Into : uint32_t { kF32, kSwiGlu };
-  const Bf16* x;       // [pairs / per][inputs]
-  const Bf16* weight;  // [count][outputs][inputs], with kSwiGlu [count][2 * outputs][inputs]
-  void* out;           // [pairs][outputs]: floats, with kSwiGlu Bf16
+  const Bf16* x;        // [pairs / per][inputs]
+  DeviceMatrix weight;  // [count][outputs][inputs], with kSwiGlu [count][2 * outputs][inputs]
+  void* out;            // [pairs][outputs]: floats, with kSwiGlu Bf16
   const uint32_t* experts;
   const uint32_t* order;    // of PlacePairs; null: each pair by itself
   const ExpertTile* tiles;  // null where `order` is

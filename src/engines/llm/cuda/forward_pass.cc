@@ -143,6 +143,7 @@ RopeStore ForwardPass::rope_of_layer(const QueuedStep& queued, uint32_t layer) c
   RopeStore rope = rope_of(shape_, weights_, layer);
   rope.qkv = memory_.qkv, rope.positions = queued.at.positions, rope.slots = queued.at.slots, rope.tokens = rows_;
   rope.q = memory_.queries, rope.k_cache = cache_.keys(layer), rope.v_cache = cache_.values(layer);
+  rope.codes = cache_.codes(), rope.scales = cache_.scales(layer);
   return rope;
 }
 
@@ -211,6 +212,7 @@ Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
     a.block_size = cache_.block_size(), a.parts = parts, a.window = shape_.windows[layer],
     a.scale = shape_.score_scale(), a.cap = shape_.attention_cap, a.sinks = weights_.layers[layer].sinks;
     a.arrived = reinterpret_cast<uint32_t*>(arrived_.data());
+    a.codes = cache_.codes(), a.scales = cache_.scales(layer);
     if (turns_in_attention(queued)) {
       a.turn = rope_of_layer(queued, layer);
       a.turn.qkv += first * (width + 2 * size_t(shape_.kv_heads) * shape_.head_dim);
@@ -222,6 +224,7 @@ Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
 }
 
 Status ForwardPass::choose_prefill(Wgmma wanted) {
+  if (cache_.codes() != KvCodes::kNone) wanted = Wgmma::kOff;  // it knows no codes
   auto chosen = cuda::choose_prefill(queue_, shape_, wanted, queue_.device().info());
   if (!chosen) return chosen.error();
   prefill_with_ = *chosen;
@@ -240,7 +243,7 @@ Status ForwardPass::prefill_attention(const QueuedStep& queued, uint32_t layer) 
   a.count = uint32_t(tiles.size()), a.heads = shape_.heads, a.kv_heads = shape_.kv_heads;
   a.dim = shape_.head_dim, a.block_size = cache_.block_size(), a.window = shape_.windows[layer],
   a.scale = shape_.score_scale(), a.cap = shape_.attention_cap, a.sinks = weights_.layers[layer].sinks;
-  a.with = prefill_with_;
+  a.with = prefill_with_, a.codes = cache_.codes(), a.scales = cache_.scales(layer);
   return queue_.launch(queue_.kernels().prefill_attention, a);
 }
 

@@ -52,7 +52,8 @@ class ForwardPass {
   // The residual stream takes what x weight^T (+ bias) makes of all ranks' inputs, normalised first where there is a
   // norm for that.
   struct AddedProduct {
-    const Bf16 *x, *weight;
+    const Bf16* x;
+    DeviceMatrix weight;
     const float* bias;
     uint32_t inputs;
     const Bf16* norm;

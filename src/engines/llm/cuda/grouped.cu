@@ -6,8 +6,11 @@
 // eight, so that a thread has both of a place. The chain of additions of a place is the same in tiles of every size.
 //
 // Shared memory: rows of 64 inputs, whose pieces of 16 bytes change places by row, so that eight rows of one column lie
-// in different banks.
+// in different banks. Tiles with a weight in codes are those of grouped_coded.cu.
+#include "engines/llm/cuda/codes.cuh"
+#include "engines/llm/cuda/expert_rows.cuh"
 #include "engines/llm/cuda/gates.cuh"
+#include "engines/llm/cuda/matmul.h"
 #include "engines/llm/cuda/mma.cuh"
 #include "engines/llm/cuda/weights.cuh"
 
@@ -19,17 +22,14 @@ using Into = ExpertMatmul::Into;
 constexpr uint32_t kPairWarps = 4, kPairThreads = kPairWarps * kWarp;
 constexpr uint32_t kAtOnce = 4;  // steps whose weights are on their way together
 
-template <Into kInto>
-constexpr uint32_t kRowsOf = kInto == ExpertMatmul::kSwiGlu ? 2 : 1;  // of a weight, for an output
-
 // An expert's biases, those of gates and of `up`; or null.
 template <Into kInto>
 __device__ const float* bias_of(const ExpertMatmul& a, uint32_t expert) {
-  return a.bias ? a.bias + size_t(min(expert, a.count - 1)) * kRowsOf<kInto> * a.outputs : nullptr;
+  return a.bias ? a.bias + row_of_expert<kInto>(a, expert) : nullptr;
 }
 
-template <Into kInto>
-__global__ void __launch_bounds__(kPairThreads, 8) pair_kernel(ExpertMatmul a) {
+template <Format kFormat, Into kInto>
+__global__ void __launch_bounds__(kPairThreads, kFormat == Format::kBf16 ? 8 : 6) pair_kernel(ExpertMatmul a) {
   constexpr bool kGates = kInto == ExpertMatmul::kSwiGlu;
   constexpr uint32_t kTurn = kStep * kAtOnce;
   await_inputs();  // the weight's rows are the router's choice
@@ -37,21 +37,21 @@ __global__ void __launch_bounds__(kPairThreads, 8) pair_kernel(ExpertMatmul a) {
   const uint32_t first = (blockIdx.y * kPairWarps + threadIdx.x / kWarp) * (kGates ? 1 : 2);
   if (first >= a.outputs) return;
   const uint32_t other = kGates ? first + a.outputs : min(first + 1, a.outputs - 1);
-  const Bf16* expert = a.weight + size_t(min(a.experts[pair], a.count - 1)) * kRowsOf<kInto> * a.outputs * a.inputs;
-  const Bf16* weight[2] = {expert + size_t(first) * a.inputs, expert + size_t(other) * a.inputs};
+  const uint32_t expert = row_of_expert<kInto>(a, a.experts[pair]);
+  const unsigned char* weight[2] = {row_of<kFormat>(a.weight, expert + first, a.inputs),
+                                    row_of<kFormat>(a.weight, expert + other, a.inputs)};
   const Bf16* row = a.x + size_t(pair / a.per) * a.inputs;
   float sum[2] = {};
   for (uint32_t base = lane * kPer; base < a.inputs; base += kTurn) {
-    uint4 w[kAtOnce][2];
-    load_weights(w, weight, base, a.inputs);
+    LoadedCodes<kFormat> w[kAtOnce][2];
+    load_codes(w, weight, base, kStep, a.weight, a.inputs);
 #pragma unroll
     for (uint32_t s = 0; s < kAtOnce; ++s) {
       if (base + s * kStep >= a.inputs) break;
       float x[kPer], v[2][kPer];
       load(x, row + base + s * kStep);
-      widen(v[0], w[s][0]), widen(v[1], w[s][1]);
-#pragma unroll
-      for (uint32_t j = 0; j < kPer; ++j) sum[0] = fmaf(x[j], v[0][j], sum[0]), sum[1] = fmaf(x[j], v[1][j], sum[1]);
+      widen(v[0], expand<kFormat>(w[s][0].codes)), widen(v[1], expand<kFormat>(w[s][1].codes));
+      add_products<kFormat>(sum, x, v, w[s], a.weight.offsets != 0);
     }
   }
   sum[0] = warp_sum(sum[0]), sum[1] = warp_sum(sum[1]);
@@ -81,8 +81,9 @@ struct Source {
 
   template <Into kInto>
   __device__ void find(const ExpertMatmul& a, const ExpertTile& tile, const uint32_t* pairs) {
-    const uint32_t row = threadIdx.x / 8, rows_of = kRowsOf<kInto>, first = blockIdx.x * (kColumns / rows_of);
-    const Bf16* expert = a.weight + size_t(min(tile.expert, a.count - 1)) * rows_of * a.outputs * a.inputs;
+    const uint32_t row = threadIdx.x / 8, first = blockIdx.x * (kColumns / kRowsOf<kInto>);
+    const Bf16* expert =
+        static_cast<const Bf16*>(a.weight.data) + size_t(row_of_expert<kInto>(a, tile.expert)) * a.inputs;
 #pragma unroll
     for (uint32_t i = 0; i < kPieces; ++i) {
       from[i] = nullptr;
@@ -90,9 +91,8 @@ struct Source {
         const uint32_t r = row + i * kApart;
         if (r < tile.count) from[i] = a.x + size_t(pairs[r] / a.per) * a.inputs;
       } else {
-        const uint32_t c = row + i * kApart - kRows;
-        const uint32_t output = first + (rows_of == 2 ? c / 16 * 8 + c % 8 : c), up = rows_of == 2 ? c / 8 % 2 : 0;
-        if (output < a.outputs) from[i] = expert + size_t(output + up * a.outputs) * a.inputs;
+        const uint32_t of_expert = row_of_column<kInto>(a, first, row + i * kApart - kRows);
+        if (of_expert != kNoIndex) from[i] = expert + size_t(of_expert) * a.inputs;
       }
     }
   }
@@ -101,7 +101,7 @@ struct Source {
 #pragma unroll
     for (uint32_t i = 0; i < kPieces; ++i) {
       const bool there = from[i] && input < a.inputs;
-      copy_async(stage + at(threadIdx.x / 8 + i * kApart, chunk), there ? from[i] + input : a.weight,
+      copy_async(stage + at(threadIdx.x / 8 + i * kApart, chunk), there ? from[i] + input : a.x,
                  there ? Take::kAll : Take::kNot);
     }
   }
@@ -157,8 +157,8 @@ struct Part {
           float b[2] = {}, c[2] = {};
           if (bias) load(b, bias + output), load(c, bias + (kRowsOf<kInto> - 1) * a.outputs + output);
           if constexpr (kInto == ExpertMatmul::kSwiGlu)
-            store<2>(static_cast<Bf16*>(a.out) + to + output, {gated(a.kind, one[0] + b[0], up[0] + c[0]),
-                                                               gated(a.kind, one[1] + b[1], up[1] + c[1])});
+            store<2>(static_cast<Bf16*>(a.out) + to + output,
+                     {gated(a.kind, one[0] + b[0], up[0] + c[0]), gated(a.kind, one[1] + b[1], up[1] + c[1])});
           else
             store<2>(static_cast<float*>(a.out) + to + output, {one[0] + b[0], one[1] + b[1]});
         }
@@ -196,11 +196,11 @@ __global__ void __launch_bounds__(kThreads<kRows>) grouped_kernel(ExpertMatmul a
   part.template put<kInto>(a, pairs, tile.count, bias_of<kInto>(a, tile.expert));
 }
 
-template <Into kInto>
+template <Format kFormat, Into kInto>
 Code multiply_pairs(const Launch& launch, const ExpertMatmul& a) {
   const uint32_t each = kPairWarps * (kInto == ExpertMatmul::kSwiGlu ? 1 : 2), blocks = (a.outputs + each - 1) / each;
   if (blocks > 65535) return kBadShape;
-  return run(launch, pair_kernel<kInto>, dim3(a.pairs, blocks), kPairThreads, 0, a);
+  return run(launch, pair_kernel<kFormat, kInto>, dim3(a.pairs, blocks), kPairThreads, 0, a);
 }
 
 template <uint32_t kRows, Into kInto>
@@ -212,8 +212,15 @@ Code multiply_tiles(const Launch& launch, const ExpertMatmul& a) {
 }
 
 template <Into kInto>
+Code multiply_pairs(const Launch& launch, const ExpertMatmul& a) {
+  if (a.weight.format == Format::kBf16) return multiply_pairs<Format::kBf16, kInto>(launch, a);
+  return with_format(a.weight.format, [&](auto format) { return multiply_pairs<format.value, kInto>(launch, a); });
+}
+
+template <Into kInto>
 Code multiply(const Launch& launch, const ExpertMatmul& a) {
   if (!a.order) return multiply_pairs<kInto>(launch, a);
+  if (a.weight.format != Format::kBf16) return coded_expert_matmul(launch, a);
   switch (expert_tile_rows(a.pairs, a.count)) {
     case 16: return multiply_tiles<16, kInto>(launch, a);
     case 64: return multiply_tiles<64, kInto>(launch, a);
@@ -227,7 +234,8 @@ bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 1
 
 Code expert_matmul(const Launch& launch, const ExpertMatmul& a) {
   if (a.count == 0 || a.per == 0 || a.inputs == 0 || a.inputs % 8 || a.outputs % 8 || !is_aligned(a.x) ||
-      !is_aligned(a.weight) || !is_aligned(a.out) || (a.order && !a.tiles))
+      !is_aligned(a.weight.data) || !is_aligned(a.out) || (a.order && !a.tiles) ||
+      (a.weight.format != Format::kBf16 && !is_coded_right(a.weight, a.inputs)))
     return kBadShape;
   if (a.pairs == 0 || a.outputs == 0) return 0;
   return a.into == ExpertMatmul::kSwiGlu ? multiply<ExpertMatmul::kSwiGlu>(launch, a)
@@ -236,7 +244,10 @@ Code expert_matmul(const Launch& launch, const ExpertMatmul& a) {
 
 Code load_grouped(int32_t device) {
   constexpr Into kF32 = ExpertMatmul::kF32, kSwiGlu = ExpertMatmul::kSwiGlu;
-  return load_kernels(device, pair_kernel<kF32>, pair_kernel<kSwiGlu>, grouped_kernel<16, kF32>,
+  constexpr Format kInt8 = Format::kInt8, kFp8 = Format::kFp8, kInt4 = Format::kInt4, kBf16 = Format::kBf16;
+  return load_kernels(device, pair_kernel<kBf16, kF32>, pair_kernel<kBf16, kSwiGlu>, pair_kernel<kInt8, kF32>,
+                      pair_kernel<kInt8, kSwiGlu>, pair_kernel<kFp8, kF32>, pair_kernel<kFp8, kSwiGlu>,
+                      pair_kernel<kInt4, kF32>, pair_kernel<kInt4, kSwiGlu>, grouped_kernel<16, kF32>,
                       grouped_kernel<16, kSwiGlu>, grouped_kernel<64, kF32>, grouped_kernel<64, kSwiGlu>,
                       grouped_kernel<128, kF32>, grouped_kernel<128, kSwiGlu>);
 }

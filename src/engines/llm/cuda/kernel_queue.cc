@@ -37,8 +37,8 @@ void KernelQueue::close() {
   kernels_.matmul_close(std::exchange(matmuls_, nullptr));
 }
 
-Status KernelQueue::multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
-                             uint32_t inputs, void* out, Matmul::Into into, float scale) {
+Status KernelQueue::multiply(const Bf16* x, uint32_t rows, const DeviceMatrix& weight, const float* bias,
+                             uint32_t outputs, uint32_t inputs, void* out, Matmul::Into into, float scale) {
   Matmul a{x, weight, bias, out, rows, outputs, inputs, into, timed_, scale};
   return device_.run(stream_, [kernel = kernels_.matmul, matmuls = matmuls_, a, index = index_](void* stream) {
     return kernel({index, stream}, matmuls, a);

@@ -34,7 +34,7 @@ class KernelQueue {
     return device_.run(stream_, [kernel, a, index = index_](void* stream) { return kernel({index, stream}, a); });
   }
   // out = scale * x * weight^T + bias: x [rows][inputs], weight [outputs][inputs].
-  base::Status multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
+  base::Status multiply(const Bf16* x, uint32_t rows, const DeviceMatrix& weight, const float* bias, uint32_t outputs,
                         uint32_t inputs, void* out, Matmul::Into into, float scale = 1);
   // Calls `work`, whose products are `timed` (kernels.h): while a model loads.
   template <class Work>

@@ -14,6 +14,11 @@ using Code = int32_t;
 enum class Gate : uint32_t { kSilu, kGeluTanh, kClamped };
 inline constexpr float kGateSlope = 1.702f, kGateLimit = 7;
 
+// How keys and values are kept (attention_kernels.h): as bfloat16, or as codes of a byte, whose largest number
+// is one of these.
+enum class KvCodes : uint32_t { kNone, kInt8, kFp8 };
+inline constexpr float kMostInt8 = 127, kMostFp8 = 448;
+
 struct Launch {
   int32_t device = 0;
   void* stream = nullptr;

@@ -9,23 +9,19 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engines/llm/cuda/attention_kernels.h"
 #include "engines/llm/cuda/collectives.h"
+#include "engines/llm/cuda/device_matrix.h"
 #include "engines/llm/cuda/expert_kernels.h"
-#include "engines/llm/cuda/kernel_types.h"
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 12;
+inline constexpr uint32_t kKernelsAbi = 14;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
-inline constexpr uint32_t kNoSlot = UINT32_MAX;   // of a row that only fills a graph's batch: writes nothing
 inline constexpr uint32_t kNoToken = UINT32_MAX;  // in the place of an id: there is none
 inline constexpr uint32_t kNoIndex = UINT32_MAX;  // in the place of an index: there is none
-inline constexpr uint32_t kPartition = 256;       // positions that one part of a decode attention looks at
-inline constexpr uint32_t kHeadsTogether = 8;     // query heads of a key head that one block of it takes
-inline constexpr uint32_t kTurnedTogether = 8;    // dimensions of a head that turn, or do not, together
 inline constexpr uint32_t kNormRows = 2;          // that a norm_matmul takes
-inline constexpr uint32_t kQueryTile = 64;        // queries of a chunk that a prefill attention takes together
 inline constexpr uint32_t kMostTop = 128;         // likeliest tokens that are told
 inline constexpr uint32_t kBadShape = 1;          // cudaErrorInvalidValue
 inline constexpr uint32_t kRefused = 801;         // cudaErrorNotSupported: the library has no way to do it
@@ -90,31 +86,6 @@ struct SoftCap {
   float cap;
 };
 
-// Biases are added, heads of queries and keys normalised by themselves, each where the model has that; then queries and
-// keys are turned by their position (dimension i against i + pairs; those behind 2 * pairs stay), and keys and values
-// go to their slots. All in float32 until it is stored.
-struct RopeStore {
-  const Bf16* qkv;           // [tokens][(heads + 2 * kv_heads) * dim]: queries, keys, values
-  const float* frequencies;  // [pairs]
-  const uint32_t* positions;
-  const uint32_t* slots;
-  Bf16* q;                  // [tokens][heads][dim]
-  Bf16 *k_cache, *v_cache;  // [slots][kv_heads][dim], of one layer
-  uint32_t tokens, heads, kv_heads, dim;
-  float scale;                   // of sine and cosine
-  const float* bias = nullptr;   // [(heads + 2 * kv_heads) * dim], or null
-  const Bf16* q_norm = nullptr;  // [dim], or null: heads are as they are
-  const Bf16* k_norm = nullptr;  // [dim], null when q_norm is
-  float epsilon = 0;             // of these norms
-  float offset = 0;              // added to their weights
-  uint32_t pairs = 0;            // dimensions that turn against others; 0: dim / 2. In attention whole kTurnedTogether
-};
-
-// Blocks that share the query heads of one key head in a decode attention: each reads its keys and values.
-constexpr uint32_t head_blocks(uint32_t heads, uint32_t kv_heads) {
-  return (heads / kv_heads + kHeadsTogether - 1) / kHeadsTogether;
-}
-
 // out = gate and up as `kind` says.
 struct SwiGlu {
   const Bf16* gate_up;  // [tokens][2 * width]: gate, up
@@ -132,7 +103,7 @@ struct NormMatmul {
   enum Into : uint32_t { kPlain, kSwiGlu };
   const float* stream;             // [rows][inputs]
   const Bf16* norm;                // [inputs]
-  const Bf16* weight;              // [outputs][inputs], with kSwiGlu [2 * outputs][inputs]
+  DeviceMatrix weight;             // [outputs][inputs], with kSwiGlu [2 * outputs][inputs]
   Bf16* out;                       // [rows][outputs]
   uint32_t rows, outputs, inputs;  // inputs: a multiple of 8; stream, norm and weight are 16-byte aligned
   float epsilon;
@@ -141,70 +112,6 @@ struct NormMatmul {
   Gate kind = Gate::kSilu;      // with kSwiGlu
   float offset = 0;             // added to the norm's weights
 };
-
-// Attention of one query token per row over all positions of its sequence, found through its block table: in parts of
-// kPartition positions, which the block that comes last merges. Rows of length 0 give zeros.
-struct DecodeAttention {
-  const Bf16* q;                        // [rows][heads][dim]; not read where `turn` has qkv
-  Bf16 *k_cache, *v_cache;              // [slots][kv_heads][dim]; written where `turn` has qkv
-  const uint32_t* tables;               // [rows][table_width]: blocks
-  const uint32_t* lengths;              // positions, the query's own with it
-  float* part_out;                      // [rows][heads][parts][dim]
-  float* part_max;                      // [rows][heads][parts]
-  float* part_sum;                      // the same
-  Bf16* out;                            // [rows][heads][dim]
-  uint32_t rows, heads, kv_heads, dim;  // dim: 64, 96, 128 or 256; heads: a multiple of kv_heads
-  uint32_t table_width, block_size;
-  uint32_t parts;                    // at least parts_of(longest length), plan.h
-  uint32_t window;                   // only the last so many positions; 0 = all
-  float scale;                       // of q·k
-  const uint32_t* starts = nullptr;  // [rows]: where a row's table begins in `tables`; null: at row * table_width
-  // [rows][kv_heads * head_blocks()] zeros, which it leaves as zeros; null where `parts` is 1.
-  uint32_t* arrived = nullptr;
-  float cap = 0;                 // scores become cap * tanh(score / cap); 0: they stay
-  const float* sinks = nullptr;  // [heads]: the score of no position, whose weight nothing is summed for; or null
-  // With qkv: what rope_store would do with these rows first is done here, but for its `q`, which is not written; its
-  // caches are k_cache and v_cache. A row's slot is that of its last position.
-  RopeStore turn{};
-};
-
-// Consecutive tokens of one sequence, whose keys and values are in the cache already, the chunk's own with them.
-struct Chunk {
-  uint32_t first, count;  // in q and out
-  uint32_t begin;         // position of the first
-  uint32_t table;         // where its block table begins in `tables`
-};
-// Queries [query, query + kQueryTile) of a chunk, as far as it has them, perhaps none; plan.h makes them.
-struct Tile {
-  uint32_t chunk, query;
-};
-
-// Attention of many query tokens per sequence, each over the positions up to its own; or, where a chunk is a whole text
-// of an encoder (its begin is 0), over all of the chunk's. Keys are taken in pieces that
-// begin at fixed multiples of positions, so that a token's result depends neither on how its prompt is cut into chunks
-// nor on company; it may differ from DecodeAttention's in the last bits.
-struct PrefillAttention {
-  const Bf16* q;                  // [*][heads][dim]
-  const Bf16 *k_cache, *v_cache;  // [slots][kv_heads][dim]
-  const uint32_t* tables;         // blocks
-  const Chunk* chunks;
-  const Tile* tiles;
-  Bf16* out;                      // [*][heads][dim]
-  uint32_t count;                 // of tiles
-  uint32_t heads, kv_heads, dim;  // as in DecodeAttention
-  uint32_t block_size;
-  uint32_t window;  // a token sees only the last so many positions up to its own; 0 = all
-  float scale;      // of q·k
-  enum Mask : uint32_t { kCausal, kBidirectional } mask = kCausal;  // kBidirectional: window is 0
-  float cap = 0;                                                    // as in DecodeAttention
-  const float* sinks = nullptr;                                     // the same
-  enum With : uint32_t { kMma, kWgmma } with = kMma;                // kWgmma: kRefused where there is none
-  uint32_t* stuck = nullptr;  // of kWgmma: a 0 that becomes another number where a wait was given up; null: it traps
-};
-// Whether the kernel for Hopper does this shape. Other devices have none.
-constexpr bool takes_wgmma(const PrefillAttention& a) {
-  return (a.dim == 64 || a.dim == 128) && a.heads >= 2 * a.kv_heads && a.mask == a.kCausal && a.cap == 0;
-}
 
 // out = scale x weight^T (+ bias) (+ out). Sums are in float32.
 //
@@ -218,10 +125,10 @@ struct Matmul {
     kF32,     // out is float
     kAddF32,  // out is float, and added to
   };
-  const Bf16* x;       // [rows][inputs]
-  const Bf16* weight;  // [outputs][inputs]
-  const float* bias;   // [outputs], or null
-  void* out;           // [rows][outputs]
+  const Bf16* x;        // [rows][inputs]
+  DeviceMatrix weight;  // [outputs][inputs]
+  const float* bias;    // [outputs], or null
+  void* out;            // [rows][outputs]
   uint32_t rows, outputs, inputs;
   Into into;
   // The launch may wait, and may write `out` several times: where an algorithm is chosen for this shape, those that the

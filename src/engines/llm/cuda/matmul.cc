@@ -45,6 +45,10 @@ Code matmul_in_parts(const Launch& launch, const Matmul& a) {
 Code matmul(const Launch& launch, Matmuls* matmuls, const Matmul& a) {
   if (!matmuls || a.inputs == 0 || (a.into == Matmul::Into::kBf16 && a.bias)) return kBadShape;
   if (a.rows == 0 || a.outputs == 0) return 0;
+  if (a.weight.format != Format::kBf16) {
+    if (!is_coded_right(a.weight, a.inputs) || !is_aligned(a)) return kBadShape;
+    return a.rows <= kThinRows ? thin_coded_matmul(launch, a) : coded_matmul(launch, a);
+  }
   if (is_thin(a)) return thin_matmul(launch, a);
   const Code code = library_matmul(launch, *matmuls->library, a);
   return code == Code(kRefused) && is_aligned(a) ? matmul_in_parts(launch, a) : code;

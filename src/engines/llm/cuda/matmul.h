@@ -1,5 +1,6 @@
 // The implementation of the table's matmul: a kernel of our own for few rows, cuBLASLt for more. What the library
-// refuses is done by our kernel, a few rows at a time: slower, and right.
+// refuses is done by our kernel, a few rows at a time: slower, and right. Of weights in codes all is done by kernels of
+// our own.
 //
 // cuBLASLt is opened with dlopen when the first model needs it: the module then loads, and does all else, on machines
 // that have a driver but no toolkit, and nobody pays for half a gigabyte of library without a language model.
@@ -23,6 +24,12 @@ bool is_thin(const Matmul& a);
 // Inputs a multiple of 8, 16-byte aligned x and weight.
 bool is_aligned(const Matmul& a);
 Code thin_matmul(const Launch& launch, const Matmul& a);
+
+// Products with weights in codes: up to kThinRows rows; any number of rows.
+Code thin_coded_matmul(const Launch& launch, const Matmul& a);
+Code coded_matmul(const Launch& launch, const Matmul& a);
+// The same by expert, tile by tile.
+Code coded_expert_matmul(const Launch& launch, const ExpertMatmul& a);
 
 // The library, for one device. Of the emulator it is the host version.
 class Library;

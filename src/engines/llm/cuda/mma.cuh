@@ -1,6 +1,6 @@
-// Instructions that C++ has no words for: tensor cores, matrices of shared memory, asynchronous copies (sm_80 and newer;
-// PTX ISA, "Matrix multiply-accumulate operation using mma instruction", "ldmatrix", "cp.async"). All lanes of a warp
-// take part in the first two. Each has the same on the host beside it, for the emulator.
+// Instructions that C++ has no words for: tensor cores, matrices of shared memory, asynchronous copies (sm_80 and
+// newer; PTX ISA, "Matrix multiply-accumulate operation using mma instruction", "ldmatrix", "cp.async"). All lanes of a
+// warp take part in the first two. Each has the same on the host beside it, for the emulator.
 #pragma once
 
 #include "engines/llm/cuda/launch.cuh"
@@ -29,7 +29,8 @@ __device__ inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, u
     uint32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
     double sum = d[i];
     for (uint32_t k = 0; k < 16; ++k)
-      sum += value(row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k % 2) * value(column * 4 + k % 8 / 2, 4 + k / 8, k % 2);
+      sum +=
+          value(row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k % 2) * value(column * 4 + k % 8 / 2, 4 + k / 8, k % 2);
     d[i] = float(sum);
   }
 #endif
@@ -93,6 +94,16 @@ __device__ inline void copy_async(Bf16* to, const Bf16* from, Take take) {
                : "memory");
 #else
   emulator::copy_async(to, from, size_t(take), {__FILE__, __LINE__});
+#endif
+}
+// The same of 8 bytes: the scales of a position's key and value.
+__device__ inline void copy_async(float (&to)[2], const float* from, Take take) {
+#ifdef __CUDACC__
+  auto address = uint32_t(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(from), "r"(uint32_t(take) / 2)
+               : "memory");
+#else
+  emulator::copy_async(to, from, size_t(take) / 2, {__FILE__, __LINE__}, 8);
 #endif
 }
 // The copies since the last one of these are a group.

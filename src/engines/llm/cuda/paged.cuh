@@ -11,15 +11,16 @@ namespace weir::llm::cuda {
 constexpr float kNone = -FLT_MAX;  // the highest score where nothing was seen
 constexpr float kLog2E = 1.44269504088896340736f;
 
-// Element 8 * chunk of a row in shared memory. Pieces of 16 bytes change places by row, so that eight rows of one column
-// lie in different banks; rows of 96 begin half a line apart already, and have no eight pieces at their end to change.
-template <uint32_t kDim>
+// Element 8 * chunk of a row in shared memory. Pieces of 16 bytes change places by row, so that eight rows of one
+// column lie in different banks; rows of 96 and 32 begin half a line apart already, those of 48 three quarters, and
+// have no eight pieces at their end to change.
+template <uint32_t kRow>
 __device__ inline uint32_t swizzled(uint32_t row, uint32_t chunk) {
-  return row * kDim + (chunk ^ (kDim == 96 ? row >> 1 & 3 : row & 7)) * 8;
+  return row * kRow + (chunk ^ (kRow == 96 || kRow == 32 ? row >> 1 & 3 : kRow == 48 ? row >> 2 & 1 : row & 7)) * 8;
 }
 
-// cap * tanh(x), of 2 x in units of log 2, which to_cap() makes of a score: the tangent is 1 - 2 / (1 + e^2x), also where
-// that is 0 or endless.
+// cap * tanh(x), of 2 x in units of log 2, which to_cap() makes of a score: the tangent is 1 - 2 / (1 + e^2x), also
+// where that is 0 or endless.
 __device__ inline float capped(float doubled, float cap) { return cap * (1.f - 2.f / (1.f + exp2f(doubled))); }
 __device__ inline float to_cap(float scale, float cap) { return 2 * kLog2E * scale / cap; }
 

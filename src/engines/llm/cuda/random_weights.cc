@@ -1,12 +1,14 @@
 // Random weights of a shape, for measuring.
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "engines/llm/cuda/bf16.h"
+#include "engines/llm/cuda/coded_rows.h"
 #include "engines/llm/cuda/device_upload.h"
 #include "engines/llm/cuda/device_weights.h"
 
@@ -29,18 +31,31 @@ void fill_random(uint64_t stream, float scale, size_t from, std::span<Bf16> to) 
   };
   const size_t most = std::max(1u, std::thread::hardware_concurrency());
   const size_t threads = std::clamp<size_t>(to.size() / kOfThread, 1, most);
-  std::vector<std::thread> others;
+  std::vector<std::future<void>> others;
   for (size_t t = 1; t < threads; ++t)
-    others.emplace_back(fill, to.size() * t / threads, to.size() * (t + 1) / threads);
+    others.push_back(std::async(std::launch::async, fill, to.size() * t / threads, to.size() * (t + 1) / threads));
   fill(0, to.size() / threads);
-  for (auto& thread : others) thread.join();
+  for (auto& other : others) other.get();
 }
 
 // Makes arrays on a device, each of a stream of its own.
 class RandomArrays {
  public:
-  RandomArrays(const Shape& shape, uint64_t seed, DeviceUpload& upload)
-      : less_one_(shape.norms_less_one), stream_(seed), upload_(upload) {}
+  RandomArrays(const Shape& shape, uint64_t seed, Keep keep, DeviceUpload& upload)
+      : less_one_(shape.norms_less_one), keep_(keep), stream_(seed), upload_(upload) {}
+
+  // One of a layer, of the same numbers whether it is coded or not.
+  DeviceMatrix coded(size_t elements, uint32_t inputs) {
+    CodePlan plan = plan_codes(keep_, inputs);
+    if (plan.how.format == Format::kBf16) return matrix(elements, inputs);
+    const float scale = std::sqrt(3.f / float(inputs));
+    plan.how.data = upload_.send<std::byte>(
+        elements / inputs * plan.how.pitch, [&, stream = next()](size_t from, size_t n, std::byte* to) {
+          write_rows(plan.how.pitch, from, {to, n}, std::thread::hardware_concurrency(),
+                     [&] { return random_rows(plan, stream, scale); });
+        });
+    return plan.how;
+  }
 
   const Bf16* matrix(size_t elements, uint32_t inputs) {
     const float scale = std::sqrt(3.f / float(inputs));  // uniform: the variance is a third of its square
@@ -65,9 +80,17 @@ class RandomArrays {
   }
 
  private:
+  static WriteRow random_rows(const CodePlan& plan, uint64_t stream, float scale) {
+    return [=, coder = RowCoder(plan), row = std::vector<float>(plan.inputs)](size_t at, std::byte* to) mutable {
+      for (size_t i = 0; i < row.size(); ++i)
+        row[i] = widen_bf16(narrow_bf16(scale * random_at(stream, at * row.size() + i)));
+      coder.write(row.data(), to);
+    };
+  }
   uint64_t next() { return stream_ += 0x9e3779b97f4a7c15ull; }
 
   const bool less_one_;
+  const Keep keep_;
   uint64_t stream_;
   DeviceUpload& upload_;
 };
@@ -77,15 +100,15 @@ DeviceExperts random_experts(const Shape& s, RandomArrays& random) {
   const size_t width = e.width, shared = e.shared_width, hidden = s.hidden;
   DeviceExperts to;
   to.router = random.matrix(scores_of(e) * hidden, s.hidden);
-  to.gate_up = random.matrix(e.count * 2 * width * hidden, s.hidden);
-  to.down = random.matrix(e.count * hidden * width, e.width);
+  to.gate_up = random.coded(e.count * 2 * width * hidden, s.hidden);
+  to.down = random.coded(e.count * hidden * width, e.width);
   if (e.biased) {
     to.router_bias = random.bias(scores_of(e));
     to.gate_up_bias = random.bias(e.count * 2 * width), to.down_bias = random.bias(e.count * hidden);
   }
   if (shared == 0) return to;
-  to.shared_gate_up = random.matrix(2 * shared * hidden, s.hidden);
-  to.shared_down = random.matrix(hidden * shared, e.shared_width);
+  to.shared_gate_up = random.coded(2 * shared * hidden, s.hidden);
+  to.shared_down = random.coded(hidden * shared, e.shared_width);
   return to;
 }
 
@@ -96,7 +119,7 @@ DeviceLayer random_layer(const Shape& s, uint32_t index, RandomArrays& random) {
   if (s.norms != Norms::kInputs) l.attention_norm = random.norm(s.hidden), l.mlp_norm = random.norm(s.hidden);
   if (s.qk_norm) l.q_norm = random.norm(s.qk_norm_whole ? q : s.head_dim);
   if (s.qk_norm) l.k_norm = random.norm(s.qk_norm_whole ? kv : s.head_dim);
-  l.qkv = random.matrix(size_t(q + 2 * kv) * s.hidden, s.hidden), l.out = random.matrix(size_t(s.hidden) * q, q);
+  l.qkv = random.coded(size_t(q + 2 * kv) * s.hidden, s.hidden), l.out = random.coded(size_t(s.hidden) * q, q);
   if (s.qkv_bias) l.qkv_bias = random.bias(q + 2 * kv);
   if (s.out_bias) l.out_bias = random.bias(s.hidden);
   if (s.sinks) l.sinks = random.bias(s.heads);
@@ -104,16 +127,16 @@ DeviceLayer random_layer(const Shape& s, uint32_t index, RandomArrays& random) {
     l.experts = random_experts(s, random);
     return l;
   }
-  l.gate_up = random.matrix(size_t(2) * s.intermediate * s.hidden, s.hidden);
-  l.down = random.matrix(size_t(s.hidden) * s.intermediate, s.intermediate);
+  l.gate_up = random.coded(size_t(2) * s.intermediate * s.hidden, s.hidden);
+  l.down = random.coded(size_t(s.hidden) * s.intermediate, s.intermediate);
   return l;
 }
 
 }  // namespace
 
-base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed, device::Device& device) {
+base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed, device::Device& device, Keep keep) {
   DeviceUpload upload(device);
-  RandomArrays random(s, seed, upload);
+  RandomArrays random(s, seed, keep, upload);
   const size_t embedding = size_t(s.vocabulary) * s.hidden;
   DeviceWeights w;
   w.embedding = random.matrix(embedding, s.hidden), w.norm = random.norm(s.hidden);

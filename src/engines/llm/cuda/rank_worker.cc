@@ -23,7 +23,7 @@ RankWorker::RankWorker(device::Device& device, const Kernels& kernels, Shape sha
       weights_(std::move(weights)),
       limits_(limits),
       queue_(device, kernels, limits.patience),
-      cache_(shape_),
+      cache_(shape_, limits.kv_codes),
       graphs_(device, queue_.stream(), limits.graphs),
       forward_(queue_, shape_, weights_, no_readouts_, activations_, cache_),
       arguments_(shape_.hidden, [this] { graphs_.clear(); }),

@@ -36,6 +36,7 @@ struct RankLimits {
   std::chrono::nanoseconds patience{};
   Graphs graphs = Graphs::kOn;
   Wgmma wgmma = Wgmma::kOn;
+  KvCodes kv_codes = KvCodes::kNone;
 };
 
 class RankWorker {

@@ -20,66 +20,6 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-float first_half(float a, float b, double sine, double cosine) { return float(a * cosine - b * sine); }
-float second_half(float a, float b, double sine, double cosine) { return float(b * cosine + a * sine); }
-
-// Head `head` of those in a token's qkv, with its bias.
-void read_head(const RopeStore& a, const Bf16* token, uint32_t head, float* x) {
-  for (uint32_t i = 0; i < a.dim; ++i) {
-    size_t at = size_t(head) * a.dim + i;
-    x[i] = widen_bf16(token[at]) + (a.bias ? a.bias[at] : 0.f);
-  }
-}
-
-// A head normalised, where that is done, and turned by its position.
-void turn(const RopeStore& a, uint32_t position, const Bf16* norm, float* x, Bf16* to) {
-  const uint32_t half = a.pairs ? a.pairs : a.dim / 2;
-  if (norm) {
-    double squares = 0;
-    for (uint32_t i = 0; i < a.dim; ++i) squares += double(x[i]) * x[i];
-    double factor = 1 / std::sqrt(squares / a.dim + a.epsilon);
-    for (uint32_t i = 0; i < a.dim; ++i) x[i] = float(x[i] * factor * (widen_bf16(norm[i]) + a.offset));
-  }
-  for (uint32_t i = 0; i < half; ++i) {
-    float angle = float(position) * a.frequencies[i];
-    double sine = std::sin(double(angle)) * a.scale, cosine = std::cos(double(angle)) * a.scale;
-    to[i] = narrow_bf16(first_half(x[i], x[i + half], sine, cosine));
-    to[i + half] = narrow_bf16(second_half(x[i], x[i + half], sine, cosine));
-  }
-  for (uint32_t i = 2 * half; i < a.dim; ++i) to[i] = narrow_bf16(x[i]);
-}
-
-// Attention of one query head over the first `length` positions of a sequence. A: DecodeAttention or PrefillAttention.
-template <class A>
-void attend(const A& a, size_t row, uint32_t head, uint32_t length, const uint32_t* table) {
-  uint32_t kv_head = head / (a.heads / a.kv_heads);
-  uint32_t from = a.window && length > a.window ? length - a.window : 0;
-  const Bf16* q = a.q + (row * a.heads + head) * a.dim;
-  Bf16* out = a.out + (row * a.heads + head) * a.dim;
-  auto at = [&](const Bf16* cache, uint32_t position) {
-    size_t block = table[position / a.block_size];
-    return cache + ((block * a.block_size + position % a.block_size) * a.kv_heads + kv_head) * a.dim;
-  };
-  std::vector<double> scores, sum(a.dim);
-  const double sink = a.sinks ? a.sinks[head] : -INFINITY;
-  double highest = sink, total = 0;
-  for (uint32_t p = from; p < length; ++p) {
-    double dot = 0;
-    const Bf16* k = at(a.k_cache, p);
-    for (uint32_t i = 0; i < a.dim; ++i) dot += double(widen_bf16(q[i])) * widen_bf16(k[i]);
-    scores.push_back(a.cap > 0 ? a.cap * std::tanh(dot * a.scale / a.cap) : dot * a.scale);
-    highest = std::max(highest, scores.back());
-  }
-  for (uint32_t p = from; p < length; ++p) {
-    double w = std::exp(scores[p - from] - highest);
-    total += w;
-    const Bf16* v = at(a.v_cache, p);
-    for (uint32_t i = 0; i < a.dim; ++i) sum[i] += w * widen_bf16(v[i]);
-  }
-  if (a.sinks) total += std::exp(sink - highest);
-  for (uint32_t i = 0; i < a.dim; ++i) out[i] = narrow_bf16(total > 0 ? float(sum[i] / total) : 0.f);
-}
-
 // Integers in the order of the logits, as in draw.cu.
 uint32_t order_of(float value) {
   if (std::isnan(value)) return 0;
@@ -145,44 +85,6 @@ void patch(const Patch& a) {
     std::memcpy(a.stream + size_t(a.tokens[i]) * a.hidden, a.features + i * a.hidden, a.hidden * sizeof(float));
 }
 
-void rope_store(const RopeStore& a) {
-  size_t width = size_t(a.heads + 2 * a.kv_heads) * a.dim;
-  std::vector<float> x(a.dim);
-  for (size_t t = 0; t < a.tokens; ++t) {
-    const Bf16* in = a.qkv + t * width;
-    for (uint32_t h = 0; h < a.heads; ++h) {
-      read_head(a, in, h, x.data());
-      turn(a, a.positions[t], a.q_norm, x.data(), a.q + (t * a.heads + h) * a.dim);
-    }
-    if (a.slots[t] == kNoSlot) continue;
-    size_t slot = size_t(a.slots[t]) * a.kv_heads * a.dim;
-    for (uint32_t h = 0; h < a.kv_heads; ++h) {
-      read_head(a, in, a.heads + h, x.data());
-      turn(a, a.positions[t], a.k_norm, x.data(), a.k_cache + slot + size_t(h) * a.dim);
-      read_head(a, in, a.heads + a.kv_heads + h, x.data());
-      for (uint32_t i = 0; i < a.dim; ++i) a.v_cache[slot + size_t(h) * a.dim + i] = narrow_bf16(x[i]);
-    }
-  }
-}
-
-void decode_attention(const DecodeAttention& a) {
-  for (uint32_t row = 0; row < a.rows; ++row) {
-    const uint32_t* table = a.tables + (a.starts ? a.starts[row] : size_t(row) * a.table_width);
-    for (uint32_t head = 0; head < a.heads; ++head) attend(a, row, head, a.lengths[row], table);
-  }
-}
-
-void prefill_attention(const PrefillAttention& a) {
-  for (uint32_t i = 0; i < a.count; ++i) {
-    const Chunk& chunk = a.chunks[a.tiles[i].chunk];
-    for (uint32_t at = a.tiles[i].query; at < std::min(a.tiles[i].query + kQueryTile, chunk.count); ++at)
-      for (uint32_t head = 0; head < a.heads; ++head)
-        attend(a, chunk.first + at, head,
-               chunk.begin + (a.mask == PrefillAttention::kBidirectional ? chunk.count : at + 1),
-               a.tables + chunk.table);
-  }
-}
-
 void embed_text(const EmbedText& a) {
   for (size_t t = 0; t < a.tokens; ++t)
     for (size_t i = 0; i < a.hidden; ++i) {
@@ -219,16 +121,17 @@ void gelu(const Gelu& a) {
 }
 
 void matmul(const Matmul& a) {
-  std::vector<float> x(a.inputs);
-  for (size_t r = 0; r < a.rows; ++r) {
-    for (size_t i = 0; i < a.inputs; ++i) x[i] = widen_bf16(a.x[r * a.inputs + i]);
-    for (size_t o = 0; o < a.outputs; ++o) {
-      const Bf16* w = a.weight + o * a.inputs;
+  std::vector<float> all(size_t(a.rows) * a.inputs), w(a.inputs);
+  std::transform(a.x, a.x + all.size(), all.begin(), widen_bf16);
+  for (uint32_t o = 0; o < a.outputs; ++o) {
+    read_numbers(a.weight, o, a.inputs, w.data());
+    for (size_t r = 0; r < a.rows; ++r) {
+      const float* x = &all[r * a.inputs];
       double sums[4] = {};  // four chains, for speed
       size_t i = 0;
       for (; i + 4 <= a.inputs; i += 4)
-        for (size_t j = 0; j < 4; ++j) sums[j] += double(x[i + j]) * widen_bf16(w[i + j]);
-      for (; i < a.inputs; ++i) sums[0] += double(x[i]) * widen_bf16(w[i]);
+        for (size_t j = 0; j < 4; ++j) sums[j] += double(x[i + j]) * w[i + j];
+      for (; i < a.inputs; ++i) sums[0] += double(x[i]) * w[i];
       double sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * a.scale + (a.bias ? a.bias[o] : 0.f);
       size_t at = r * a.outputs + o;
       switch (a.into) {
@@ -330,7 +233,13 @@ Code close(Matmuls*) { return 0; }
 Code load(int32_t) { return 0; }
 Code multiply(const Launch&, Matmuls*, const Matmul& a) {
   if (a.into == Matmul::Into::kBf16 && a.bias) return kBadShape;
+  if (a.weight.format != Format::kBf16 && !is_coded_right(a.weight, a.inputs)) return kBadShape;
   matmul(a);
+  return 0;
+}
+Code multiply_pairs(const Launch&, const ExpertMatmul& a) {
+  if (a.weight.format != Format::kBf16 && !is_coded_right(a.weight, a.inputs)) return kBadShape;
+  expert_matmul(a);
   return 0;
 }
 
@@ -360,7 +269,7 @@ const Kernels& table() {
       now<Gelu, gelu>,
       now<NormMatmul, norm_matmul>,
       load,
-      {now<Route, route>, now<PlacePairs, place_pairs>, now<ExpertMatmul, expert_matmul>, now<AddExperts, add_experts>},
+      {now<Route, route>, now<PlacePairs, place_pairs>, multiply_pairs, now<AddExperts, add_experts>},
       now<AddNormed, add_normed>,
       now<NormWhole, norm_whole>,
       now<SoftCap, soft_cap>,

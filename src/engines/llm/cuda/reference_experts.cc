@@ -10,12 +10,12 @@
 namespace weir::llm::cuda::reference {
 namespace {
 
-double dot(const Bf16* x, const Bf16* w, uint32_t n) {
+double dot(const Bf16* x, const float* w, uint32_t n) {
   double sums[4] = {};  // four chains, for speed
   uint32_t i = 0;
   for (; i + 4 <= n; i += 4)
-    for (uint32_t j = 0; j < 4; ++j) sums[j] += double(widen_bf16(x[i + j])) * widen_bf16(w[i + j]);
-  for (; i < n; ++i) sums[0] += double(widen_bf16(x[i])) * widen_bf16(w[i]);
+    for (uint32_t j = 0; j < 4; ++j) sums[j] += double(widen_bf16(x[i + j])) * w[i + j];
+  for (; i < n; ++i) sums[0] += double(widen_bf16(x[i])) * w[i];
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
@@ -54,19 +54,20 @@ void place_pairs(const PlacePairs& a) {
 
 void expert_matmul(const ExpertMatmul& a) {
   const bool gates = a.into == ExpertMatmul::kSwiGlu;
+  std::vector<float> weight(a.inputs);
   for (size_t p = 0; p < a.pairs; ++p) {
     const Bf16* x = a.x + p / a.per * a.inputs;
     const size_t first = size_t(a.experts[p]) * (gates ? 2 : 1) * a.outputs;
-    const Bf16* weight = a.weight + first * a.inputs;
-    auto bias = [&](size_t output) { return a.bias ? a.bias[first + output] : 0.f; };
+    auto product = [&](size_t output) {
+      read_numbers(a.weight, uint32_t(first + output), a.inputs, weight.data());
+      return dot(x, weight.data(), a.inputs) + (a.bias ? a.bias[first + output] : 0.f);
+    };
     for (size_t o = 0; o < a.outputs; ++o) {
-      const double sum = dot(x, weight + o * a.inputs, a.inputs) + bias(o);
-      if (!gates) {
+      const double sum = product(o);
+      if (!gates)
         static_cast<float*>(a.out)[p * a.outputs + o] = float(sum);
-        continue;
-      }
-      const double up = dot(x, weight + (a.outputs + o) * a.inputs, a.inputs) + bias(a.outputs + o);
-      static_cast<Bf16*>(a.out)[p * a.outputs + o] = narrow_bf16(float(gated(a.kind, sum, up)));
+      else
+        static_cast<Bf16*>(a.out)[p * a.outputs + o] = narrow_bf16(float(gated(a.kind, sum, product(a.outputs + o))));
     }
   }
 }

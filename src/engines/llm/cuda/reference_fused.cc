@@ -32,6 +32,7 @@ void attend_turned(const DecodeAttention& a) {
   std::vector<Bf16> queries(size_t(a.rows) * a.heads * a.dim);
   RopeStore turn = a.turn;
   turn.q = queries.data(), turn.k_cache = a.k_cache, turn.v_cache = a.v_cache, turn.tokens = a.rows;
+  turn.codes = a.codes, turn.scales = a.scales;
   rope_store(turn);
   DecodeAttention attention = a;
   attention.q = queries.data();

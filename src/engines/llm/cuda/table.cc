@@ -33,11 +33,13 @@ Code route(const Launch& launch, const Route& a);
 Code place_pairs(const Launch& launch, const PlacePairs& a);
 Code expert_matmul(const Launch& launch, const ExpertMatmul& a);
 Code add_experts(const Launch& launch, const AddExperts& a);
+Code load_coded(int32_t device);
 Code load_decode(int32_t device);
 Code load_draw(int32_t device);
 Code load_encoder(int32_t device);
 Code load_experts(int32_t device);
 Code load_grouped(int32_t device);
+Code load_grouped_coded(int32_t device);
 Code load_logits(int32_t device);
 Code load_normed(int32_t device);
 Code load_norms(int32_t device);
@@ -47,13 +49,15 @@ Code load_rope(int32_t device);
 Code load_rows(int32_t device);
 Code load_states(int32_t device);
 Code load_thin(int32_t device);
+Code load_thin_coded(int32_t device);
 
 namespace {
 
 Code load_all(int32_t device) {
   Code code = 0;
-  for (auto load : {load_decode, load_draw, load_encoder, load_experts, load_grouped, load_logits, load_normed,
-                    load_norms, load_prefill, load_prefill_wgmma, load_rope, load_rows, load_states, load_thin})
+  for (auto load : {load_coded, load_decode, load_draw, load_encoder, load_experts, load_grouped, load_grouped_coded,
+                    load_logits, load_normed, load_norms, load_prefill, load_prefill_wgmma, load_rope, load_rows,
+                    load_states, load_thin, load_thin_coded})
     if (code == 0) code = load(device);
   return code;
 }

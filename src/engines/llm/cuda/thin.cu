@@ -1,27 +1,14 @@
 // Products with few rows: then the weight is all there is to read, once, and tensor cores do not help. A warp, or a
 // team of them, takes kOutputs rows of the weight and all rows of x; a lane takes eight inputs at a time, 16 bytes. One
 // and two rows have the same sums.
+#include "engines/llm/cuda/codes.cuh"
 #include "engines/llm/cuda/matmul.h"
-
 #include "engines/llm/cuda/weights.cuh"
 
 namespace weir::llm::cuda {
 namespace {
 
 constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
-
-__device__ void put(const Matmul& a, uint32_t row, uint32_t output, float sum) {
-  size_t at = size_t(row) * a.outputs + output;
-  sum *= a.scale;
-  if (a.bias) sum += a.bias[output];
-  if (a.into == Matmul::Into::kBf16) {
-    static_cast<Bf16*>(a.out)[at] = narrow(sum);
-  } else if (a.into == Matmul::Into::kF32) {
-    static_cast<float*>(a.out)[at] = sum;
-  } else {
-    static_cast<float*>(a.out)[at] += sum;
-  }
-}
 
 // The products of inputs [i, i + kPer) are added to the sums of all rows.
 template <uint32_t kRows, uint32_t kOutputs>
@@ -56,7 +43,8 @@ __global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
   uint32_t first = (blockIdx.x * (kWarps / kSplit) + warp / kSplit) * kOutputs;
   const Bf16* weight[kOutputs];
 #pragma unroll
-  for (uint32_t o = 0; o < kOutputs; ++o) weight[o] = a.weight + size_t(min(first + o, a.outputs - 1)) * a.inputs;
+  for (uint32_t o = 0; o < kOutputs; ++o)
+    weight[o] = static_cast<const Bf16*>(a.weight.data) + size_t(min(first + o, a.outputs - 1)) * a.inputs;
 
   const uint32_t begin = warp % kSplit * kTurn + lane * kPer;
   uint4 w[kAtOnce<kOutputs>][kOutputs];
@@ -81,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
     }
   mine = join_team<kWarps, kSplit, kRows * kOutputs>(mine);
   const uint32_t row = lane / kOutputs, output = first + lane % kOutputs;
-  if (warp % kSplit == 0 && row < min(kRows, a.rows) && output < a.outputs) put(a, row, output, mine);
+  if (warp % kSplit == 0 && row < min(kRows, a.rows) && output < a.outputs) put_product(a, row, output, mine);
 }
 
 // One or two rows. How the inputs are shared depends on the weight's shape alone, so that a row's sum does: where there
@@ -102,7 +90,7 @@ Code start(const Launch& launch, const Matmul& a) {
 
 bool is_aligned(const Matmul& a) {
   auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
-  return a.inputs % kPer == 0 && aligned(a.x) && aligned(a.weight);
+  return a.inputs % kPer == 0 && aligned(a.x) && aligned(a.weight.data);
 }
 
 bool is_thin(const Matmul& a) { return a.rows <= kThinRows && is_aligned(a); }

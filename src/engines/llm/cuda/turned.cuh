@@ -3,7 +3,7 @@
 // hold a head are neighbours.
 #pragma once
 
-#include "engines/llm/cuda/launch.cuh"
+#include "engines/llm/cuda/cache_codes.cuh"
 
 namespace weir::llm::cuda {
 
@@ -90,13 +90,34 @@ struct TurnedHead {
     load(w, norm + at);
     load(v, norm + partner);
 #pragma unroll
-    for (uint32_t i = 0; i < kTurnedPer; ++i) mine[i] *= factor * (w[i] + a.offset), other[i] *= factor * (v[i] + a.offset);
+    for (uint32_t i = 0; i < kTurnedPer; ++i)
+      mine[i] *= factor * (w[i] + a.offset), other[i] *= factor * (v[i] + a.offset);
   }
 };
 
-// The row's key and value of one head go to their slot: the first warp stores the key, the second the value.
-template <uint32_t kDim>
-__device__ void store_own(const TurnedHead<kDim>& head, Bf16* k_cache, Bf16* v_cache, uint32_t kv_head) {
+// Eight numbers of a head as codes, after they are rounded to bfloat16. All lanes of the warp take part; gives the
+// scale.
+template <uint32_t kDim, KvCodes kCodes>
+__device__ float to_codes(const float (&numbers)[kTurnedPer], uint32_t (&words)[kTurnedPer / 4]) {
+  uint32_t most = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kTurnedPer; ++i) most = max(most, magnitude(widen(narrow(numbers[i]))));
+#pragma unroll
+  for (uint32_t step = kTurnedLanes<kDim> / 2; step > 0; step /= 2)
+    most = max(most, __shfl_xor_sync(kAllLanes, most, step));
+  const Steps steps = steps_for(most, kCodes);
+#pragma unroll
+  for (uint32_t i = 0; i < kTurnedPer; ++i) {
+    const uint32_t code = code_of(widen(narrow(numbers[i])), steps, kCodes) << i % 4 * 8;
+    words[i / 4] = i % 4 == 0 ? code : words[i / 4] | code;
+  }
+  return steps.scale;
+}
+
+// The row's key and value of one head go to their slot: the first warp stores the key, the second the value. A: what
+// has the caches.
+template <uint32_t kDim, KvCodes kCodes, class A>
+__device__ void store_own(const TurnedHead<kDim>& head, const A& to, uint32_t kv_head) {
   const RopeStore& a = head.a;
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, slot = a.slots[head.row];
   if (slot == kNoSlot || warp > 1) return;
@@ -105,8 +126,16 @@ __device__ void store_own(const TurnedHead<kDim>& head, Bf16* k_cache, Bf16* v_c
     head.get(mine, a.heads + kv_head, a.k_norm);
   else
     head.load_head(mine, a.heads + a.kv_heads + kv_head, head.at);
-  if (lane >= kDim / kTurnedPer) return;  // a warp holds more than one head of fewer dimensions
-  store((warp == 0 ? k_cache : v_cache) + (size_t(slot) * a.kv_heads + kv_head) * kDim + head.at, mine);
+  const size_t vector = size_t(slot) * a.kv_heads + kv_head;
+  Bf16* row = (warp == 0 ? to.k_cache : to.v_cache) + vector * kCacheRow<kDim, kCodes>;
+  if constexpr (kCodes == KvCodes::kNone) {
+    if (lane < kDim / kTurnedPer) store(row + head.at, mine);  // a warp holds more than one head of fewer dimensions
+  } else {
+    uint32_t words[kTurnedPer / 4];
+    const float scale = to_codes<kDim, kCodes>(mine, words);
+    if (lane < kDim / kTurnedPer) *reinterpret_cast<uint2*>(row + head.at / 2) = make_uint2(words[0], words[1]);
+    if (lane == 0) to.scales[2 * vector + warp] = scale;
+  }
 }
 
 }  // namespace weir::llm::cuda

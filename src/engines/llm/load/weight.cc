@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engines/llm/load/fp8.h"
 #include "engines/llm/load/gguf_blocks.h"
 
 namespace weir::llm {
@@ -18,21 +19,27 @@ uint32_t word_of(const Array& array, uint64_t index) {
   return w;
 }
 
-// E4M3 without infinities: the exponent's bias is 7.
-float fp8(uint32_t code) {
-  const uint32_t exponent = code >> 3 & 15, mantissa = code & 7;
-  const float size =
-      exponent == 0 ? std::ldexp(float(mantissa), -9) : std::ldexp(float(8 + mantissa), int(exponent) - 10);
-  return code & 0x80 ? -size : size;
-}
-
 const std::array<float, 256> kFp8Values = [] {
   std::array<float, 256> values;
-  for (uint32_t code = 0; code < values.size(); ++code) values[code] = fp8(code);
+  for (uint32_t code = 0; code < values.size(); ++code) values[code] = fp8_value(code);
   return values;
 }();
 
+// Twice the number at that place.
+int8_t e2m1(const Array& array, size_t at) {
+  return kE2m1[std::to_integer<uint8_t>(array.data[at / 2]) >> 4 * (at % 2) & 15];
+}
+
 uint32_t divided(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
+
+// One scale that is not finite makes every logit NaN, which says nothing of where it came from.
+base::Result<std::vector<float>> read_scales(const Store& store, const std::string& name,
+                                             std::initializer_list<uint64_t> shape) {
+  auto scales = store.floats(name, shape);
+  if (scales && !std::all_of(scales->begin(), scales->end(), [](float s) { return std::isfinite(s); }))
+    return base::invalid("'" + name + "' has a scale that is not finite");
+  return scales;
+}
 
 }  // namespace
 
@@ -85,7 +92,7 @@ base::Status Weight::find_grouped(const Store& store, const Quantization& how, c
   if (!values) return values.error();
   auto zeros = store.find(name + ".qzeros", {groups(), words}, Stored::kInt32);
   if (!zeros) return zeros.error();
-  auto scales = store.floats(name + ".scales", {groups(), outputs_});
+  auto scales = read_scales(store, name + ".scales", {groups(), outputs_});
   if (!scales) return scales.error();
   values_ = *values, scales_ = std::move(*scales);
   output_stride_ = 1, group_stride_ = outputs_;
@@ -127,6 +134,10 @@ base::Status Weight::find_mxfp4(const Store& store, const std::string& name) {
   auto exponents = store.find(name + ".scales", {outputs_, groups()}, Stored::kUint8);
   if (!exponents) return exponents.error();
   values_ = *values, exponents_ = *exponents;
+  // https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf, "E8M0": 255 is NaN.
+  const auto& bytes = exponents_->data;
+  if (std::find(bytes.begin(), bytes.end(), std::byte(255)) != bytes.end())
+    return base::invalid("'" + name + ".scales' has a scale that is not finite");
   return {};
 }
 
@@ -136,16 +147,16 @@ base::Status Weight::find_scales(const Store& store, const Quantization& how, co
   const Array* array = store.look_up(scale);
   base::Result<std::vector<float>> scales = std::vector<float>();
   if (array && array->shape.size() < 2 && array->elements() == 1) {
-    scales = array->shape.empty() ? store.floats(scale, {}) : store.floats(scale, {1});
+    scales = array->shape.empty() ? read_scales(store, scale, {}) : read_scales(store, scale, {1});
   } else if (how.block_inputs > 0) {
     set_group(how.block_inputs);
     block_outputs_ = how.block_outputs;
     output_stride_ = groups(), group_stride_ = 1;
-    scales = store.floats(scale, {divided(outputs_, block_outputs_), groups()});
+    scales = read_scales(store, scale, {divided(outputs_, block_outputs_), groups()});
   } else {
     set_group(how.group);
     output_stride_ = groups(), group_stride_ = 1;
-    scales = store.floats(scale, {outputs_, groups()});
+    scales = read_scales(store, scale, {outputs_, groups()});
   }
   if (!scales) return scales.error();
   scales_ = std::move(*scales);
@@ -185,12 +196,6 @@ base::Status Weight::find_order(const Store& store, const std::string& name) {
   return {};
 }
 
-// Twice the number.
-int8_t Weight::e2m1(uint32_t output, uint32_t input) const {
-  const size_t at = size_t(output) * inputs_ + input;
-  return kE2m1[std::to_integer<uint8_t>(values_->data[at / 2]) >> 4 * (at % 2) & 15];
-}
-
 float Weight::exponent(uint32_t output, uint32_t group) const {
   return std::ldexp(1.0f, std::to_integer<int>(exponents_->data[size_t(output) * groups() + group]) - 128);
 }
@@ -225,7 +230,8 @@ void Weight::floats(uint32_t output, float* to) const {
   if (form_ == Form::kFloats || form_ == Form::kBlocks)
     return read_floats(*values_, uint64_t(output) * inputs_, inputs_, to);
   if (form_ == Form::kMxfp4) {
-    for (uint32_t i = 0; i < inputs_; ++i) to[i] = float(e2m1(output, i)) * exponent(output, i / group_);
+    const size_t first = size_t(output) * inputs_;
+    for (uint32_t i = 0; i < inputs_; ++i) to[i] = float(e2m1(*values_, first + i)) * exponent(output, i / group_);
     return;
   }
   if (form_ == Form::kFp8) {
@@ -247,6 +253,10 @@ void Weight::floats(uint32_t output, float* to) const {
 
 bool Weight::offsets() const { return form_ == Form::kBlocks && block_format(values_->dtype).offsets; }
 
+bool Weight::middle_zeros() const {
+  return !offsets() && std::all_of(zeros_.begin(), zeros_.end(), [](uint8_t z) { return z == 8; });
+}
+
 // Levels below 0 that have 4 bits are codes above a zero point of 8.
 void Weight::codes_of_blocks(uint32_t output, Codes to) const {
   const BlockFormat format = block_format(values_->dtype);
@@ -265,7 +275,8 @@ void Weight::codes_of_blocks(uint32_t output, Codes to) const {
 void Weight::codes(uint32_t output, Codes to) const {
   if (form_ == Form::kBlocks) return codes_of_blocks(output, to);
   if (form_ == Form::kMxfp4) {
-    for (uint32_t i = 0; i < inputs_; ++i) to.codes[i] = uint8_t(e2m1(output, i));
+    const size_t first = size_t(output) * inputs_;
+    for (uint32_t i = 0; i < inputs_; ++i) to.codes[i] = uint8_t(e2m1(*values_, first + i));
     for (uint32_t g = 0; g < groups(); ++g) to.scales[g] = exponent(output, g), to.zeros[g] = 0, to.offsets[g] = 0;
     return;
   }

@@ -28,7 +28,7 @@ namespace weir::llm {
 
 class Weight {
  public:
-  // `name` is without ".weight". Borrows from the store. Errors: as Store::find().
+  // `name` is without ".weight". Borrows from the store. Errors: as Store::find(); a scale that is not finite.
   static base::Result<Weight> find(const Store& store, const Quantization& how, const std::string& name,
                                    uint32_t outputs, uint32_t inputs);
 
@@ -46,6 +46,9 @@ class Weight {
   Coding coding() const { return coding_; }
   // Whether those that share a scale share an offset, too.
   bool offsets() const;
+  // Whether all zero points of a kInt4 are 8, the middle.
+  bool middle_zeros() const;
+  bool is_quantized() const { return form_ != Form::kFloats; }
   // Inputs that share a scale.
   uint32_t group() const { return group_; }
   uint32_t groups() const { return (inputs_ + group_ - 1) / group_; }
@@ -81,7 +84,6 @@ class Weight {
   Coding closest() const;
   void set_group(uint32_t group) { group_ = group > 0 && group < inputs_ ? group : inputs_; }
   uint32_t per_word() const { return 32 / bits_; }
-  int8_t e2m1(uint32_t output, uint32_t input) const;
   float exponent(uint32_t output, uint32_t group) const;
   uint32_t code(uint32_t output, uint32_t input) const;
   void codes_of_blocks(uint32_t output, Codes to) const;

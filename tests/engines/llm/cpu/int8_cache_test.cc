@@ -1,4 +1,5 @@
-// Keys and values kept as int8, against the same numbers kept as they are computed.
+// Keys and values kept as int8 or E4M3, against the same numbers kept as they are computed.
+#include "engines/llm/load/fp8.h"
 #include "support.h"
 
 namespace weir::llm {
@@ -62,18 +63,56 @@ TEST(Int8Cache, NumbersThatNeedNoRoundingGiveTheSameBits) {
     }
 }
 
+// Numbers of E4M3 whose largest is 448: each is itself, with a scale of 1.
+float small_float(uint32_t position, uint32_t d) {
+  if (d % kDim == position % kDim) return position % 2 == 0 ? 448 : -448;
+  return fp8_value((position * 31 + d * 17) % 127 + (d % 3 == 0 ? 128 : 0));
+}
+
+TEST(Fp8Cache, NumbersThatNeedNoRoundingGiveTheSameBits) {
+  for (auto* isa : {"portable", "avx2", "avx512", "avx512_bf16"})
+    for (auto form : {WeightFormat::kF32, WeightFormat::kBf16}) {
+      auto* with = kernels(isa);
+      if (!with) continue;
+      OneHead exact(form, KvFormat::kAsComputed, *with), bytes(form, KvFormat::kFp8, *with);
+      for (uint32_t p = 0; p < 140; ++p) {
+        exact.write(p, small_float), bytes.write(p, small_float);
+        if (p != 0 && p != 15 && p != 16 && p != 127 && p != 128 && p != 139) continue;
+        EXPECT_EQ(exact.attend(p), bytes.attend(p)) << isa << " position " << p;
+      }
+    }
+}
+
+TEST(Fp8Cache, EveryCodeIsItsOwnAndOthersGoToTheNearest) {
+  for (uint32_t code = 0; code < 0x7f; ++code) {
+    const float value = fp8_value(code), next = fp8_value(code + 1), half = (value + next) / 2;
+    EXPECT_EQ(fp8_from(value), code);
+    EXPECT_EQ(fp8_from(-value), code | 0x80);
+    if (code == 0x7e) break;  // 448
+    EXPECT_EQ(fp8_from(std::nextafter(half, 0.f)), code);
+    EXPECT_EQ(fp8_from(std::nextafter(half, 1e9f)), code + 1);
+    EXPECT_EQ(fp8_from(half), code + code % 2) << "ties to even";
+  }
+  EXPECT_EQ(fp8_value(1), 0x1p-9f);
+  EXPECT_EQ(fp8_value(8), 0x1p-6f);
+  EXPECT_EQ(fp8_value(0x7e), kMostOfFp8);
+}
+
 TEST(Int8Cache, TakesAByteForEachNumberAndAScaleForEachVector) {
   EXPECT_EQ(KvCache(WeightFormat::kBf16, KvFormat::kInt8, 3, 2, 64).bytes(16), 3u * 2 * 16 * 2 * (64 + 4));
   EXPECT_EQ(KvCache(WeightFormat::kF32, KvFormat::kInt8, 3, 2, 64).bytes(16), 3u * 2 * 16 * 2 * (64 + 4));
+  EXPECT_EQ(KvCache(WeightFormat::kF32, KvFormat::kFp8, 3, 2, 64).bytes(16), 3u * 2 * 16 * 2 * (64 + 4));
   EXPECT_EQ(KvCache(WeightFormat::kBf16, KvFormat::kAsComputed, 3, 2, 64).bytes(16), 3u * 2 * 16 * 2 * 64 * 2);
 }
 
 TEST(Int8Cache, NothingAndNextToNothingAreNothing) {
-  OneHead bytes(WeightFormat::kF32, KvFormat::kInt8, kernels());
-  bytes.write(0, [](uint32_t, uint32_t) { return 0.0f; });
-  bytes.write(1, [](uint32_t, uint32_t) { return 1e-42f; });
-  auto out = bytes.attend(1);
-  for (size_t i = 0; i < kGroup * kDim; ++i) EXPECT_EQ(reinterpret_cast<const float*>(out.data())[i], 0) << i;
+  for (auto kept : {KvFormat::kInt8, KvFormat::kFp8}) {
+    OneHead bytes(WeightFormat::kF32, kept, kernels());
+    bytes.write(0, [](uint32_t, uint32_t) { return 0.0f; });
+    bytes.write(1, [](uint32_t, uint32_t) { return 1e-42f; });
+    auto out = bytes.attend(1);
+    for (size_t i = 0; i < kGroup * kDim; ++i) EXPECT_EQ(reinterpret_cast<const float*>(out.data())[i], 0) << i;
+  }
 }
 
 // An earlier owner of a block may have left what is not finite behind its new owner's positions.
@@ -85,11 +124,13 @@ TEST(Int8Cache, PositionsThatAreNotSeenWeighNothing) {
 }
 
 TEST(Int8Cache, WhatIsNotFiniteIsNoNumber) {
-  OneHead bytes(WeightFormat::kF32, KvFormat::kInt8, kernels());
-  bytes.write(0, whole_number);
-  bytes.write(1, [](uint32_t, uint32_t d) { return d == 3 ? INFINITY : 1.0f; });
-  auto out = bytes.attend(1);
-  EXPECT_TRUE(std::isnan(reinterpret_cast<const float*>(out.data())[0]));
+  for (auto kept : {KvFormat::kInt8, KvFormat::kFp8}) {
+    OneHead bytes(WeightFormat::kF32, kept, kernels());
+    bytes.write(0, whole_number);
+    bytes.write(1, [](uint32_t, uint32_t d) { return d == 3 ? INFINITY : 1.0f; });
+    auto out = bytes.attend(1);
+    EXPECT_TRUE(std::isnan(reinterpret_cast<const float*>(out.data())[0]));
+  }
 }
 
 class Int8Models : public testing::Test {

@@ -207,6 +207,9 @@ TEST(ModelParameters, AreReadAndChecked) {
   EXPECT_EQ(o->policy.step_tokens, 700u);  // room for all that run
   EXPECT_EQ(o->kernels->name, "portable");
   EXPECT_EQ(read_options({})->keep, Keep::kAsStored);
+  EXPECT_EQ(read_options({})->kv_format, KvFormat::kAsComputed);
+  EXPECT_EQ(read_options({{"kv_cache_dtype", "int8"}})->kv_format, KvFormat::kInt8);
+  for (auto* name : {"fp8", "fp8_e4m3"}) EXPECT_EQ(read_options({{"kv_cache_dtype", name}})->kv_format, KvFormat::kFp8);
   EXPECT_EQ(read_options({{"quantization", "int4"}})->keep, Keep::kInt4);
   auto both = read_options({{"quantization", "int8"}, {"dtype", "float32"}});
   EXPECT_NE(both ? std::string::npos : both.error().text.find("'quantization' is \"int8\": dtype float32"),
@@ -217,7 +220,7 @@ TEST(ModelParameters, AreReadAndChecked) {
                                                                   {"block_size", "24"},
                                                                   {"dtype", "int8"},
                                                                   {"quantization", "fp4"},
-                                                                  {"kv_cache_dtype", "fp8"},
+                                                                  {"kv_cache_dtype", "fp4"},
                                                                   {"prefix_cache", "maybe"},
                                                                   {"kernels", "avx1024"},
                                                                   {"max_running", "-1"},

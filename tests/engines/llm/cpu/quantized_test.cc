@@ -5,11 +5,6 @@
 namespace weir::llm {
 namespace {
 
-const std::string& quantized() {
-  static const MadeFolder made("quantized.py");
-  return made.path;
-}
-
 constexpr const char* kInstructionSets[] = {"portable", "avx2", "avx512", "avx512_bf16"};
 
 struct Checkpoint {
@@ -87,7 +82,7 @@ TEST_F(Quantized, LogitsDoNotDependOnChunksOrCompany) {
   }
 }
 
-TEST_F(Quantized, ADeviceHasTheNumbersInBfloat16) {
+TEST_F(Quantized, NumbersInBfloat16GiveTheSameLogits) {
   for (const auto& [name, coding] : kCheckpoints)
     EXPECT_LT(off(folder(name), expected(name), WeightFormat::kBf16, Keep::kWhole), 2e-2) << name;
 }
@@ -259,6 +254,35 @@ TEST(QuantizedConfig, ArraysThatDoNotFitAreNamed) {
   EXPECT_EQ(OneMatrix({values}).refused({}), "the weights have no 'm.weight'");
   EXPECT_EQ(OneMatrix({{R"("m.weight":{"dtype":"I8","shape":[4,16])", std::string(64, 1)}}).refused({}),
             "'m.weight' is not of type F32, F16 or BF16");
+}
+
+// Each would make NaN of every logit.
+TEST(QuantizedConfig, AScaleThatIsNotFiniteIsNamed) {
+  const float nan = NAN, infinite = -INFINITY;
+  auto with = [](std::string bytes, float last) {
+    std::memcpy(bytes.data() + bytes.size() - 4, &last, 4);
+    return bytes;
+  };
+  for (const float last : {nan, infinite}) {
+    EXPECT_EQ(OneMatrix({{R"("m.qweight":{"dtype":"I32","shape":[2,4])", std::string(32, 1)},
+                         {R"("m.qzeros":{"dtype":"I32","shape":[2,1])", std::string(8, 1)},
+                         {R"("m.scales":{"dtype":"F32","shape":[2,4])", with(std::string(32, 0), last)}})
+                  .refused({QuantMethod::kGptq, 4, 8}),
+              "'m.scales' has a scale that is not finite");
+    EXPECT_EQ(OneMatrix({{R"("m.weight":{"dtype":"F8_E4M3","shape":[4,16])", std::string(64, 1)},
+                         {R"("m.weight_scale":{"dtype":"F32","shape":[1])", with(std::string(4, 0), last)}})
+                  .refused({QuantMethod::kFp8}),
+              "'m.weight_scale' has a scale that is not finite");
+  }
+  const std::string blocks(4 * 16, 1);
+  auto mxfp4 = [&](char last) {
+    const OneMatrix made({{R"("m.blocks":{"dtype":"U8","shape":[4,1,16])", blocks},
+                          {R"("m.scales":{"dtype":"U8","shape":[4,1])", std::string(3, 1) + last}});
+    auto weight = Weight::find(*made.store, {QuantMethod::kMxfp4}, "m", 4, 32);
+    return weight ? "" : weight.error().text;
+  };
+  EXPECT_EQ(mxfp4(char(254)), "");
+  EXPECT_EQ(mxfp4(char(255)), "'m.scales' has a scale that is not finite");
 }
 
 // The file of such a matrix may be holes, and the matrix small beside its scales.

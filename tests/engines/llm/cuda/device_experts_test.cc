@@ -61,6 +61,67 @@ TEST_F(LlmDeviceExperts, GreedyTextIsTheCpuEngines) {
   }
 }
 
+// How a device keeps the experts of a model's last layer.
+std::pair<cuda::Format, cuda::Format> expert_formats_of(const std::string& path, Keep keep) {
+  device::HostDevice host;
+  auto folder = Folder::open(path);
+  auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
+  auto store = Store::open(*folder);
+  auto weights = cuda::load_device_weights(*shape, {}, *store, host, {}, {keep, 2});
+  EXPECT_TRUE(bool(weights)) << path << (weights ? "" : weights.error().text);
+  if (!weights) return {};
+  const cuda::DeviceExperts& experts = weights->layers.back().experts;
+  return {experts.gate_up.format, experts.down.format};
+}
+
+// All experts are used in this model: none becomes another one's second best.
+TEST_F(LlmDeviceExperts, InCodesTheyAreTheCpuEngines) {
+  const std::string path = folder("qwen3_moe_bf16");
+  const auto prompt = ids("qwen3_moe_bf16", 30);
+  auto logits = [&](auto& engine) {
+    BasicStepper stepper(engine);
+    Sequence s{prompt, {}};
+    std::vector<float> out;
+    for (uint32_t chunk : {24u, 3u, 1u, 1u, 1u}) {  // of tiles, and of pairs one by one
+      stepper.add(s, chunk, Wanted::kLast);
+      const auto more = stepper.run();
+      out.insert(out.end(), more.begin(), more.end());
+    }
+    return out;
+  };
+  device::HostDevice host;
+  auto whole = on_device(path, host);
+  ASSERT_TRUE(whole);
+  const auto all = logits(*whole);
+  for (Keep keep : {Keep::kInt8, Keep::kInt4}) {
+    const auto format = keep == Keep::kInt8 ? cuda::Format::kInt8 : cuda::Format::kInt4;
+    EXPECT_EQ(expert_formats_of(path, keep), std::pair(format, format));
+    auto ours = try_device(path, host, {}, cuda::reference::table(), {}, {keep, 2});
+    ASSERT_TRUE(ours);
+    auto theirs = make_transformer(path, WeightFormat::kBf16, 2, kernels(), 16, KvFormat::kAsComputed, keep);
+    const auto here = logits(**ours);
+    const uint32_t vocabulary = whole->text().vocabulary;
+    EXPECT_LT(worst(here, logits(*theirs), vocabulary), 2e-2) << int(keep);
+    EXPECT_GT(worst(here, all, vocabulary), keep == Keep::kInt4 ? 4e-2 : 0.) << "nothing was rounded";
+  }
+}
+
+// gpt-oss's: gates and ups in turn in one array, and four bits that fit into eight.
+TEST_F(LlmDeviceExperts, CodesOfACheckpointStayCodesAndGiveItsLogits) {
+  if (quantized().empty()) GTEST_SKIP() << "no python3-torch here";
+  const std::string path = quantized() + "/mxfp4";
+  EXPECT_EQ(expert_formats_of(path, Keep::kAsStored), std::pair(cuda::Format::kInt8, cuda::Format::kInt8));
+  EXPECT_EQ(expert_formats_of(path, Keep::kWhole), std::pair(cuda::Format::kBf16, cuda::Format::kBf16));
+  const Expected expected(path + "/expected.safetensors");
+  device::HostDevice host;
+  auto engine = on_device(path, host);
+  ASSERT_TRUE(engine);
+  DeviceStepper stepper(*engine);
+  Sequence s{expected.ids(), {}};
+  stepper.add(s, uint32_t(s.ids.size()), Wanted::kAll);
+  EXPECT_LT(worst(stepper.run(), expected.floats("logits"), engine->text().vocabulary), 5e-2);
+}
+
 // Whether pairs are multiplied one by one or by expert: the same bits.
 TEST_F(LlmDeviceExperts, LogitsDoNotDependOnChunksOrCompany) {
   for (auto* name : kMixtures) {

@@ -161,10 +161,11 @@ TEST(LlmDeviceLane, WhatCannotRunOnADeviceSaysSo) {
   EXPECT_EQ(refused({{"device", "cuda"}}, &devices).text, "no CUDA: it is switched off");
   EXPECT_EQ(refused({{"device", "tpu"}}, &devices).code, base::Code::kInvalidArgument);
   EXPECT_EQ(refused({{"device", "host"}}, nullptr).code, base::Code::kFailedPrecondition);
-  EXPECT_EQ(refused({{"device", "host"}, {"dtype", "float32"}}, &devices).code, base::Code::kInvalidArgument);
-  EXPECT_EQ(refused({{"device", "host"}, {"kv_cache_dtype", "int8"}}, &devices).text,
-            "kv_cache_dtype int8 is for device: cpu; devices compute, and keep, bfloat16");
-  EXPECT_EQ(refused({{"device", "auto"}, {"kv_cache_dtype", "int8"}}, &devices), base::Status());
+  const auto float32 = refused({{"device", "host"}, {"dtype", "float32"}}, &devices);
+  EXPECT_EQ(float32.code, base::Code::kInvalidArgument);
+  EXPECT_EQ(float32.text, "dtype float32 is for device: cpu; devices compute in bfloat16");
+  EXPECT_EQ(refused({{"device", "host"}, {"quantization", "int4"}}, &devices), base::Status());
+  EXPECT_EQ(refused({{"device", "auto"}, {"kv_cache_dtype", "fp8"}}, &devices), base::Status());
   EXPECT_EQ(refused({{"device", "host"}, {"graphs", "load"}}, &devices).code, base::Code::kInvalidArgument);
   EXPECT_EQ(refused({{"device", "host"}, {"wgmma", "tried"}}, &devices).text,
             "parameter 'wgmma' is \"tried\": on or off is expected");

@@ -25,14 +25,15 @@ struct ModelLimits {
 
 inline base::Result<std::unique_ptr<DeviceTransformer>> try_device(
     const std::string& path, device::Device& device, cuda::DeviceOptions options = {},
-    const cuda::Kernels& kernels = cuda::reference::table(), ModelLimits limits = {}) {
+    const cuda::Kernels& kernels = cuda::reference::table(), ModelLimits limits = {},
+    const cuda::WeightOptions& weight_options = {}) {
   auto folder = Folder::open(path);
   auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
   auto store = Store::open(*folder);
   cuda::DeviceModel model;
   model.shape = *shape;
   model.readouts = load_readouts(*shape, *folder).value();
-  auto weights = cuda::load_device_weights(*shape, model.readouts, *store, device);
+  auto weights = cuda::load_device_weights(*shape, model.readouts, *store, device, {}, weight_options);
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
   auto text = std::make_shared<msg::TextSpec>();
@@ -57,7 +58,7 @@ using Ranks = std::vector<device::Device*>;
 // The same, of several that compute it together.
 inline base::Result<std::unique_ptr<DeviceTransformer>> on_ranks(
     const std::string& path, const Ranks& ranks, cuda::DeviceOptions options = {},
-    const cuda::Kernels& kernels = cuda::reference::table()) {
+    const cuda::Kernels& kernels = cuda::reference::table(), const cuda::WeightOptions& weight_options = {}) {
   auto folder = Folder::open(path);
   auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
   auto store = Store::open(*folder);
@@ -67,7 +68,8 @@ inline base::Result<std::unique_ptr<DeviceTransformer>> on_ranks(
   model.shape = cuda::split_shape(*shape, count);
   model.readouts = load_readouts(*shape, *folder).value();
   for (uint32_t rank = 0; rank < count; ++rank) {
-    auto weights = cuda::load_device_weights(*shape, model.readouts, *store, *ranks[rank], {rank, count});
+    auto weights =
+        cuda::load_device_weights(*shape, model.readouts, *store, *ranks[rank], {rank, count}, weight_options);
     if (!weights) return weights.error();
     if (rank == 0)
       model.weights = std::move(*weights);

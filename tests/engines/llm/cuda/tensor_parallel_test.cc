@@ -102,6 +102,14 @@ TEST_F(LlmTensorParallel, ARankHasItsShareOfWeightsAndOfKeysAndValues) {
   EXPECT_LT(other, alone->weight_bytes());
 }
 
+TEST(LlmTensorParallelCodes, KeysAndValuesOfAllRanksAreCodes) {
+  device::HostDevice first, second;
+  auto alone = on_device(kChat, first, {.kv_codes = cuda::KvCodes::kInt8});
+  auto together = on_ranks(kChat, {&first, &second}, {.kv_codes = cuda::KvCodes::kInt8}).value();
+  EXPECT_EQ(together->kv_bytes(100) * 2, alone->kv_bytes(100));
+  EXPECT_EQ(talk(*together, prompts(), 12, greedy()).tokens, talk(*alone, prompts(), 12, greedy()).tokens);
+}
+
 // --- devices that are late, break and hang: the demo model ---------------------------------------------------------
 
 TEST(LlmTensorParallelFakes, DrawsAreOneDevicesAsGraphsToo) {
