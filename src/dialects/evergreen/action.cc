@@ -287,7 +287,7 @@ Status ModelAction::find(bus::Needs needs) {
 Status ModelAction::perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes, bus::Admission admission) {
   if (bytes <= bus::kShortText && task->run_briefly()) {
     session_.state().turn_budget.spend(1 + bytes / kTextPerStep);
-    return performed(*task);
+    return performed(std::move(task));
   }
   Status s = task_.send(std::move(task), bytes, *served_, session_.exchange().ticket(),
                         marshal::tenant_of(session_.exchange().request()), admission);
@@ -339,7 +339,7 @@ void ModelAction::finish_call() {
 
 void ModelAction::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
   note_work();
-  if (status.ok()) status = performed(*task);
+  if (status.ok()) status = performed(std::move(task));
   settle(std::move(status));
 }
 

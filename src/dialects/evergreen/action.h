@@ -135,7 +135,8 @@ class ModelAction : public Action, msg::Sink, bus::OffloadListener {
   const msg::ModelSpec& spec() const { return served_->spec; }
   // True when a model may begin to work on it now. If not, run() is called again when one may.
   bool may_begin() { return !(wants_turn_ = session_.actions().busy()); }
-  // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed().
+  // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed(),
+  // which may perform() it once more.
   base::Status perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes,
                        bus::Admission admission = bus::Admission::kAsked);
   msg::Call& call() { return call_.fill(); }  // until submit()
@@ -149,7 +150,7 @@ class ModelAction : public Action, msg::Sink, bus::OffloadListener {
     if (!session_.pauses_output()) call_.repay();
   }
 
-  virtual base::Status performed(bus::OffloadTask&) { return unexpected(); }
+  virtual base::Status performed(std::unique_ptr<bus::OffloadTask>) { return unexpected(); }
   virtual base::Status outputs(msg::Outputs&&) { return unexpected(); }
   virtual base::Status token(const msg::Token&) { return unexpected(); }
   virtual base::Status finished(const msg::Done&) { return unexpected(); }

@@ -8,12 +8,15 @@
 #include <optional>
 
 #include "base/encoding.h"
+#include "base/extra_work.h"
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/prompt.h"
 #include "evergreen_config.pb.h"
 #include "marshal/generation_params.h"
 #include "marshal/json_cursor.h"
 #include "text/completion.h"
+#include "text/rendering_budget.h"
+#include "wire/body_memory.h"
 
 namespace weir::evergreen {
 namespace {
@@ -39,7 +42,7 @@ Status read_config(std::string_view message, marshal::GenerationParams& out) {
   return {};
 }
 
-class Prompting final : public bus::OffloadTask {
+class Prompting final : public bus::OffloadTask, public base::ExtraWork {
  public:
   Prompting(std::shared_ptr<const msg::TextSpec> spec, std::vector<Turn> turns, Templating templating,
             TranscriptList transcripts)
@@ -47,19 +50,34 @@ class Prompting final : public bus::OffloadTask {
         turns_(std::move(turns)),
         templating_(templating),
         transcripts_(std::move(transcripts)) {}
-  void run() override { prompt = make_prompt(spec_, turns_, templating_, transcripts_, {.cancelled = cancelled()}); }
+  void run() override {
+    make(rendering.next(cancelled()));
+    goes_on_ = !prompt && rendering.needs_more(prompt.error());
+  }
   bool run_briefly() override {
-    prompt = make_prompt(spec_, turns_, templating_, transcripts_, msg::kBriefText);
+    if (goes_on_) return false;
+    make(msg::kBriefText);
     return prompt || prompt.error().code != base::Code::kAborted;
   }
+  // Behind run(): the template takes long, and waits for a turn of its own at the workers.
+  bool goes_on() const { return goes_on_; }
 
   base::Result<Prompt> prompt{Prompt()};
+  text::RenderingBudget rendering;
 
  private:
+  uint64_t extra_work() const override { return rendering.extra_work(); }
+  // The prompt's text stays charged for as long as this is there.
+  void make(const msg::TextBudget& budget) {
+    prompt = make_prompt(spec_, turns_, templating_, transcripts_, budget);
+    budget.keep(prompt ? prompt->text.capacity() : 0);
+  }
+
   const std::shared_ptr<const msg::TextSpec> spec_;
   const std::vector<Turn> turns_;
   const Templating templating_;
   const TranscriptList transcripts_;
+  bool goes_on_ = false;
 };
 
 class Generate final : public OneInputAction {
@@ -119,14 +137,21 @@ class Generate final : public OneInputAction {
     if (Status s = find(bus::Needs::kTokens); !s.ok()) return s;  // it may have been reloaded meanwhile
     spec_ = spec().text;
     auto templating = config_.raw() ? Templating::kRaw : Templating::kChat;
-    const uint64_t bytes = conversation_.work();
+    work_ = conversation_.work();
     templated_ = conversation_.size();
-    return perform(std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts().list()),
-                   bytes);
+    auto task = std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts().list());
+    const wire::PeerInfo* peer = session_.exchange().request().peer;
+    base::ClientRef client = peer ? peer->client : base::ClientRef();
+    const EvergreenState& state = session_.state();
+    const auto owner = wire::owner_of_heads(state.options.bodies, client.get());
+    task->rendering.begin(work_, state.slabs.ledger(), std::move(client), owner);
+    return perform(std::move(task), work_);
   }
 
-  Status performed(bus::OffloadTask& task) override {
-    auto& prompt = static_cast<Prompting&>(task).prompt;
+  Status performed(std::unique_ptr<bus::OffloadTask> task) override {
+    auto& made = static_cast<Prompting&>(*task);
+    if (made.goes_on()) return perform(std::move(task), work_, bus::Admission::kGranted);
+    auto& prompt = made.prompt;
     if (!prompt) return std::move(prompt).error();
     templated_ = 0;
     text_ = std::move(prompt->text);
@@ -277,6 +302,7 @@ class Generate final : public OneInputAction {
   Conversation conversation_;
   std::optional<text::Completion> completion_;
   uint64_t templated_ = 0;     // bytes of the conversation that becomes a prompt
+  uint64_t work_ = 0;          // of making it, in bytes of text
   std::string text_, said_;    // of the prompt; of the answer
   std::vector<uint32_t> ids_;  // of both
   uint32_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;

@@ -172,9 +172,9 @@ class Infer final : public ModelAction {
     return perform(std::move(prepare), bytes);
   }
 
-  Status performed(bus::OffloadTask& task) override {
-    if (!asked_) return submit(static_cast<PrepareInputs&>(task));
-    auto& checked = static_cast<CheckOutputs&>(task);
+  Status performed(std::unique_ptr<bus::OffloadTask> task) override {
+    if (!asked_) return submit(static_cast<PrepareInputs&>(*task));
+    auto& checked = static_cast<CheckOutputs&>(*task);
     return checked.status.ok() ? send(checked.tensors) : std::move(checked.status);
   }
 

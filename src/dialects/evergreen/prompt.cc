@@ -8,6 +8,7 @@
 #include "base/encoding.h"
 #include "dialects/evergreen/tensor_chunk.h"
 #include "marshal/json_cursor.h"
+#include "text/completion.h"
 #include "wire/text.h"
 
 namespace weir::evergreen {
@@ -277,6 +278,7 @@ base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spe
     auto text = spec->codec->render_chat(messages_of(turns), Json::object(), options);
     if (!text) return std::move(text).error();
     prompt.text = std::move(*text);
+    if (!text::check_prompt(prompt.text, spec->max_length).ok()) return invalid("the prompt is too long for the model");
     add = msg::AddSpecial::kNo;  // the template has put them in
   } else {
     prompt.text = raw_text(turns);

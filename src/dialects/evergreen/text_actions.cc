@@ -102,9 +102,9 @@ class TextAction : public OneInputAction {
     at_work_ = text_.capacity();
     return perform(std::make_unique<Tokenizing>(marshal::tokens_of(spec()), std::move(text_)), bytes);
   }
-  Status performed(bus::OffloadTask& task) override {
+  Status performed(std::unique_ptr<bus::OffloadTask> task) override {
     at_work_ = 0;
-    return use(std::move(static_cast<Tokenizing&>(task).ids));
+    return use(std::move(static_cast<Tokenizing&>(*task).ids));
   }
 
   std::string text_;

@@ -323,15 +323,17 @@ void Answer::fail(const base::Status& status) {
 }
 
 bool Answer::charge(Choice& choice) {
-  uint64_t bytes = choice.delta.weight() + choice.prompt_logprobs.size();
+  uint64_t bytes = choice.delta.held() + choice.prompt_logprobs.held();
   const bool first = choice.index() % request_.candidates() == 0;
   if (first && choice.prompt_ids) bytes += sizeof(uint32_t) * choice.prompt_ids->size();
   return gathered_.grow(choice.charged, bytes);
 }
 
 void Answer::finish_text(std::unique_ptr<wire::TextSource> text) {
-  marshal::tell_moves(exchange_, moves_of(choices_));
-  add_timing(exchange_, exchange_.extra_fields());
+  if (!exchange_.responding()) {
+    marshal::tell_moves(exchange_, moves_of(choices_));
+    add_timing(exchange_, exchange_.extra_fields());
+  }
   const auto compress = wire::Exchange::Compress::kIfAccepted;
   if (auto bad = whole_.start("application/json", compress, std::move(text)); !bad.ok()) return failed(bad);
   if (!whole_.written()) return;

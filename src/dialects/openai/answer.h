@@ -122,8 +122,8 @@ class Answer : public wire::ExchangeListener {
   // (wire::no_room_for_answer()).
   bool charge(Choice& choice);
   bool charge_bytes(uint64_t& counted, uint64_t bytes) { return gathered_.grow(counted, bytes); }
-  // Answers with what is written of that while the peer takes it. It stays charged until all is written, and beside it
-  // what is written and not taken.
+  // Answers, or ends a stream, with what is written of that while the peer takes it. It stays charged until all is
+  // written, and beside it what is written and not taken.
   void finish_text(std::unique_ptr<wire::TextSource> text);
   // The same of a text that was made of all of it at once, behind gathered_.charge_text().
   void finish_written(base::Bytes json);

@@ -233,13 +233,23 @@ void tell_id(wire::Exchange& exchange) {
   if (!exchange.extra_fields().has(kName)) exchange.extra_fields().add(kName, exchange.record().request_id);
 }
 
+namespace {
+
+// Chats without a prefix are llama.cpp's: its clients shorten a chat that is refused in its own form.
+bool is_llama_overflow(const wire::Exchange& exchange, const ApiError& error) {
+  return error.status.code == Code::kOutOfRange && exchange.request().path() == "/chat/completions";
+}
+
+}  // namespace
+
 void respond(wire::Exchange& exchange, const ApiError& error) {
   exchange.record().set_outcome(error.status);
   const int status = base::http_status(error.status);
   const std::string_view protocol = exchange.record().protocol;
   if (protocol == kOllama) return send(exchange, status, ollama_error_json(message_of(error.status)));
   if (protocol == kTgi) return send(exchange, tgi_status(status), tgi_error_json(error.status));
-  if (protocol == kLlamaCpp) return send(exchange, status, llama_error_json(error));
+  if (protocol == kLlamaCpp || is_llama_overflow(exchange, error))
+    return send(exchange, status, llama_error_json(error));
   if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(exchange, error));
   send(exchange, status, error_json(error));
 }

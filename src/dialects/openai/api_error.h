@@ -5,7 +5,8 @@
 // A prompt that does not fit the context is 400 with code context_length_exceeded. Under the routes of Ollama's API the
 // body is {"error":"…"}, in Text
 // Generation Inference's {"error":"…","error_type":"validation"}, where 422 stands for 400, in llama.cpp's
-// {"error":{"code","message","type"}} with the status as its code, and of such a prompt "n_prompt_tokens" and "n_ctx",
+// {"error":{"code","message","type"}} with the status as its code, and of such a prompt "n_prompt_tokens" and "n_ctx"
+// (of a chat at /chat/completions, which has no prefix, too),
 // under those of Anthropic's {"type":"error","error":{"type","message"},"request_id"}, with
 // "details":{"error_code","unsupported":[…]} in it where clients know another way.
 #pragma once

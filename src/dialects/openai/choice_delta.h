@@ -77,6 +77,13 @@ class ChoiceDelta {
     return text.size() + 2 * reasoning.size() + calls_weight_ + 8 * ids.size() + tokens_.size() + values_.size() +
            tops_.size() + offsets_.size() + readouts_.size();
   }
+  // The memory that it takes, or its JSON, whichever is more.
+  size_t held() const {
+    size_t out = weight();
+    for (const JsonElements* list : {&tokens_, &values_, &tops_, &offsets_, &readouts_})
+      out += list->held() - list->size();
+    return out;
+  }
   // The entries of a chat's logprobs.
   const JsonElements& logprob_entries() const { return tokens_; }
   // All but the place in the text that has been reached.

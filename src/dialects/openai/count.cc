@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dialects/openai/endpoints.h"
+#include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 
 namespace weir::openai {
@@ -34,6 +35,16 @@ void count_prompt(OpenAiState& state, wire::Exchange& exchange, Request&& reques
   if (!error.ok()) return respond(exchange, error);
   const size_t bytes = prompt_bytes(exchange, request);
   perform(state, exchange, *served, std::make_unique<CountTask>(std::move(request), exchange, *served, written), bytes);
+}
+
+void count_chat(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
+  read_body<Request>(
+      state, exchange, [](std::string_view body, Request& request) { return read_request(body, Kind::kChat, request); },
+      [](OpenAiState& there, wire::Exchange& x, Request&& request) {
+        count_prompt(there, x, std::move(request), [](size_t tokens) {
+          return R"({"object":"response.input_tokens","input_tokens":)" + std::to_string(tokens) + '}';
+        });
+      });
 }
 
 }  // namespace weir::openai

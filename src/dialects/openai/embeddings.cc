@@ -3,29 +3,24 @@
 // length 1 again where the model's embeddings have it. `messages` in place of an input are one text, through the
 // model's template, as vLLM has it.
 //
-// Each input is a Call of its own, which the lane batches. A request may have more inputs than a shard admits Calls at
-// once: a window of them is under way.
+// Each input is a Call of its own (row_calls.h).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <utility>
 
-#include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/embedding_forms.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/reading.h"
+#include "dialects/openai/row_calls.h"
 #include "dialects/openai/task.h"
-#include "marshal/call_times.h"
 #include "marshal/check.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
-#include "marshal/tenant.h"
 #include "msg/text_codec.h"
 #include "text/completion.h"
 #include "wire/answer_flow.h"
-#include "wire/gathered_answer.h"
 
 namespace weir::openai {
 namespace {
@@ -33,24 +28,15 @@ namespace {
 using wire::Exchange;
 
 constexpr size_t kWindow = 16, kEncoderWindow = 64;  // Calls of one request at once
-constexpr uint64_t kMostIds = 1 << 19;               // of those Calls, where there is more than one
 
-class Embeddings;
-
-class Input final : public msg::Sink {
- public:
-  Input(Embeddings& owner, bus::Bus& bus, std::vector<uint32_t> ids) : owner(owner), ids(std::move(ids)), call(bus) {}
-  void on(msg::Call& answered, msg::Event&& event) override;
-
-  Embeddings& owner;
-  std::vector<uint32_t> ids;  // until they are sent
-  uint64_t tokens = 0;        // as they count for the answer
-  bus::CallHandle call;
+struct Input {
+  std::vector<uint32_t> ids;      // until they are sent
+  uint64_t tokens = 0;            // as they count for the answer
   std::vector<std::string> json;  // the embedding, of each type
   uint64_t charged = 0;           // bytes of it
 };
 
-class Embeddings final : public wire::ExchangeListener {
+class Embeddings final : public RowCalls {
  public:
   // The answer, from those that are there.
   class Text final : public wire::TextSource {
@@ -64,74 +50,50 @@ class Embeddings final : public wire::ExchangeListener {
   };
 
   Embeddings(OpenAiState& state, Exchange& exchange, Request request)
-      : state_(state), exchange_(exchange), request_(std::move(request)), gathered_(exchange.memory()) {
-    state_.load.running.fetch_add(1, std::memory_order_relaxed);
+      : RowCalls(state, exchange, bus::Needs::kEmbeddings, request.priority), request_(std::move(request)) {
     if (request_.embedding_types.empty()) request_.embedding_types = {EmbeddingType::kFloat};
   }
-  ~Embeddings() override {
-    leave();
-    state_.load.running.fetch_sub(1, std::memory_order_relaxed);
-  }
-  void on_close(Exchange&, bool) override { leave(); }
   void on_drain(Exchange&) override { answer_.drained(); }
   uint64_t held_for_answer() const override { return answer_.held(); }
 
   void start(bus::Served& served, std::vector<Sequence> inputs) {
     const msg::TextSpec& spec = *tokens_of(served.spec);
-    model_ = served.spec.name;
     width_ = spec.hidden_size, normalized_ = spec.normalized;
     if (!served.spec.text) ids_name_ = served.spec.inputs.at(0).name;
+    uint64_t bytes = bytes_of_rows(inputs.size());
     for (Sequence& input : inputs) {
       const uint64_t tokens = input.ids.size();
       tokens_ += tokens;
-      inputs_.emplace_back(*this, state_.bus, std::move(input.ids)).tokens = tokens;
+      bytes += sizeof(Input) + input.ids.capacity() * sizeof(uint32_t);
+      inputs_.push_back({std::move(input.ids), tokens, {}, 0});
     }
-    more();
+    if (!gathered_.grow(charged_, bytes)) return fail(wire::no_room_for_answer());
+    begin(served, inputs_.size(), {encodes() ? kEncoderWindow : kWindow});
   }
 
-  void answered(Input& input, const msg::Call& call, const msg::Outputs& outputs) {
-    if (auto bad = marshal::check_embedding(outputs.tensors, width_); !bad.ok()) return fail(bad);
-    running_ids_ -= input.tokens;
-    if (encodes()) tokens_ += marshal::counted_tokens(outputs).value_or(input.tokens) - input.tokens;
-    const msg::Tensor& tensor = outputs.tensors.front();
+ private:
+  base::Result<uint64_t> fill(msg::Call& call, const msg::ModelSpec& spec, size_t row) override {
+    Input& input = inputs_[row];
+    encodes() ? ask_encoder(call, input) : ask_generator(call, input);
+    if (encodes())
+      if (base::Status bad = marshal::check_call(spec, call); !bad.ok()) return bad;
+    return input.tokens;
+  }
+
+  base::Status take(size_t row, const msg::Event& event) override {
+    static const msg::Outputs kNone;
+    const msg::Outputs* outputs = final_outputs(event);
+    if (!outputs) outputs = &kNone;
+    if (auto bad = marshal::check_embedding(outputs->tensors, width_); !bad.ok()) return bad;
+    Input& input = inputs_[row];
+    if (encodes()) tokens_ += marshal::counted_tokens(*outputs).value_or(input.tokens) - input.tokens;
     std::string storage;
-    std::string_view floats = shortened(tensor.data.view(), storage);
+    std::string_view floats = shortened(outputs->tensors.front().data.view(), storage);
     if (request_.unit_length) floats = at_length_one(floats, storage);
     size_t bytes = 0;
     for (EmbeddingType type : request_.embedding_types)
       bytes += input.json.emplace_back(embedding_json(type, floats)).size();
-    if (!gathered_.grow(input.charged, bytes)) return fail(wire::no_room_for_answer());
-    if (++done_ < inputs_.size()) {
-      marshal::record_spans(exchange_.record(), call);
-      return more();
-    }
-    marshal::record_call(exchange_.record(), call);
-    finish();
-  }
-  void fail(const base::Status& status) {
-    leave();
-    respond(exchange_, refuse(status));
-  }
-
- private:
-  // The model is looked up anew: it may have been replaced while the first inputs ran.
-  void more() {
-    const size_t window = encodes() ? kEncoderWindow : kWindow;
-    while (next_ < inputs_.size() && next_ - done_ < window && (next_ == done_ || running_ids_ < kMostIds)) {
-      auto found =
-          state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(model_, "", bus::Needs::kEmbeddings);
-      if (!found) return fail(found.error());
-      Input& input = inputs_[next_++];
-      running_ids_ += input.tokens;
-      msg::Call& call = input.call.fill();
-      call.model = model_;
-      call.priority = request_.priority;
-      marshal::set_caller(call, exchange_);
-      encodes() ? ask_encoder(call, input) : ask_generator(call, input);
-      base::Status status = encodes() ? marshal::check_call((*found)->spec, call) : base::Status();
-      if (status.ok()) status = input.call.submit(**found, input, exchange_.ticket());
-      if (!status.ok()) return fail(status);
-    }
+    return gathered_.grow(input.charged, bytes) ? base::Status() : wire::no_room_for_answer();
   }
 
   bool encodes() const { return !ids_name_.empty(); }
@@ -166,7 +128,8 @@ class Embeddings final : public wire::ExchangeListener {
     return storage;
   }
 
-  void finish() {
+  void finish() override {
+    gathered_.drop(charged_);  // the ids are sent
     for (const Input& input : inputs_) held_ += input.charged;
     add_timing(exchange_, exchange_.extra_fields());
     const auto compress = Exchange::Compress::kIfAccepted;
@@ -221,32 +184,17 @@ class Embeddings final : public wire::ExchangeListener {
             exchange_.record().took(exchange_.now())};
   }
 
-  void leave() {
-    for (Input& input : inputs_) input.call.abandon();
-  }
-
-  OpenAiState& state_;
-  Exchange& exchange_;
   Request request_;
-  std::string model_, ids_name_;  // the input of an encoder; empty for models that make tokens
+  std::string ids_name_;  // the input of an encoder; empty for models that make tokens
   uint32_t width_ = 0;
   bool normalized_ = false;
   uint64_t tokens_ = 0;
-  std::deque<Input> inputs_;
-  size_t next_ = 0, done_ = 0, written_ = 0;
-  uint64_t running_ids_ = 0;       // of the Calls that are under way
-  uint64_t held_ = 0;              // bytes of embeddings that are not written yet
-  wire::GatheredAnswer gathered_;  // they are charged until all are
+  std::vector<Input> inputs_;
+  size_t written_ = 0;
+  uint64_t charged_ = 0;  // bytes of ids and rows, until all are sent
+  uint64_t held_ = 0;     // bytes of embeddings that are not written yet; charged until all are
   wire::PiecewiseAnswer answer_{exchange_};
 };
-
-void Input::on(msg::Call& answered, msg::Event&& event) {
-  call.on_event(event);
-  if (auto* failed = std::get_if<msg::Failed>(&event.what)) return owner.fail(failed->status);
-  auto* outputs = std::get_if<msg::Outputs>(&event.what);
-  static const msg::Outputs kNone;
-  owner.answered(*this, answered, outputs && outputs->final ? *outputs : kNone);
-}
 
 // At most so many ids: of a text a part, with what the tokenizer puts around it; of ids the first, or the last.
 void cut_text(uint32_t most, const msg::TextSpec& spec, msg::AddSpecial added, text::Part goes,
@@ -266,18 +214,11 @@ void cut_text(uint32_t most, const msg::TextSpec& spec, msg::AddSpecial added, t
 }
 
 // The same checks as for a generation. `name`: of the member that has the text.
-ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids, const std::string& name) {
-  if (ids.empty()) return refuse(name, name + ": a text without tokens");
-  for (uint32_t id : ids)
-    if (id >= spec.vocabulary)
-      return refuse(name, name + ": token id " + std::to_string(id) + " is not in the vocabulary");
+ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids, const char* name) {
+  if (ids.empty()) return refuse(name, name + std::string(": a text without tokens"));
+  if (ApiError bad = check_ids(spec, ids, name); !bad.ok()) return bad;
   if (ids.size() <= spec.max_length) return {};
-  return {base::failure(base::Code::kOutOfRange, name + ": " + std::to_string(ids.size()) +
-                                                     " tokens do not fit: this model's maximum context length is " +
-                                                     std::to_string(spec.max_length) + " tokens"),
-          name,
-          {},
-          {ids.size(), spec.max_length}};
+  return exceeds_context(spec, name, std::to_string(ids.size()) + " tokens", ids.size());
 }
 
 // vLLM's own form has the same rules.

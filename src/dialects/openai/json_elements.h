@@ -26,6 +26,10 @@ class JsonElements {
   }
   bool empty() const { return blocks_.empty() || blocks_.front().empty(); }
   uint64_t size() const { return blocks_.empty() ? 0 : full_ + blocks_.back().size(); }
+  // The memory that it takes: a block may have room for twice its text.
+  uint64_t held() const {
+    return blocks_.empty() ? 0 : full_held_ + blocks_.back().capacity() + blocks_.capacity() * sizeof(std::string);
+  }
   // The text, one behind the other.
   std::span<const std::string> blocks() const { return blocks_; }
   void append_to(std::string& out) const {
@@ -33,7 +37,7 @@ class JsonElements {
   }
   // Keeps the memory of one block.
   void clear() {
-    full_ = 0;
+    full_ = full_held_ = 0;
     if (blocks_.empty()) return;
     blocks_.resize(1);
     blocks_.front().clear();
@@ -47,12 +51,14 @@ class JsonElements {
     if (blocks_.empty()) return blocks_.emplace_back();
     if (blocks_.back().size() < kBlock) return blocks_.back();
     full_ += blocks_.back().size();
+    full_held_ += blocks_.back().capacity();
     blocks_.emplace_back().reserve(kBlock + kElement);
     return blocks_.back();
   }
 
   std::vector<std::string> blocks_;  // none but the first is empty
   uint64_t full_ = 0;                // bytes of all but the last
+  uint64_t full_held_ = 0;           // their capacities
 };
 
 }  // namespace weir::openai

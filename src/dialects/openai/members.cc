@@ -20,7 +20,7 @@ struct Harmless {
   std::string_view name;
   JsonCursor::Kind kind;
 };
-constexpr std::array<Harmless, 22> kHarmless{{{"user", JsonCursor::Kind::kString},
+constexpr std::array<Harmless, 33> kHarmless{{{"user", JsonCursor::Kind::kString},
                                               {"guided_decoding_backend", JsonCursor::Kind::kString},
                                               {"metadata", JsonCursor::Kind::kObject},
                                               {"store", JsonCursor::Kind::kBool},
@@ -40,16 +40,27 @@ constexpr std::array<Harmless, 22> kHarmless{{{"user", JsonCursor::Kind::kString
                                               {"id_slot", JsonCursor::Kind::kNumber},
                                               {"timings_per_token", JsonCursor::Kind::kBool},
                                               {"return_progress", JsonCursor::Kind::kBool},
+                                              {"verbose", JsonCursor::Kind::kBool},
                                               {"sse_ping_interval", JsonCursor::Kind::kNumber},
-                                              {"kv_transfer_params", JsonCursor::Kind::kObject}}};
+                                              {"kv_transfer_params", JsonCursor::Kind::kObject},
+                                              {"samplers", JsonCursor::Kind::kArray},
+                                              {"min_keep", JsonCursor::Kind::kNumber},
+                                              {"mirostat_tau", JsonCursor::Kind::kNumber},
+                                              {"mirostat_eta", JsonCursor::Kind::kNumber},
+                                              {"dynatemp_exponent", JsonCursor::Kind::kNumber},
+                                              {"xtc_threshold", JsonCursor::Kind::kNumber},
+                                              {"dry_base", JsonCursor::Kind::kNumber},
+                                              {"dry_allowed_length", JsonCursor::Kind::kNumber},
+                                              {"dry_penalty_last_n", JsonCursor::Kind::kNumber},
+                                              {"dry_sequence_breakers", JsonCursor::Kind::kArray}}};
 
 // Known to clients, not offered here. `neutral`: a value that asks for nothing, beside null, false, "", [] and {}; or
-// kEvenEmpty, where {} asks for the thing with its defaults.
+// kEvenEmpty, where {} asks for the thing with its defaults. A member with two such values has a row for each.
 constexpr std::string_view kEvenEmpty = "null";
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 23> kUnoffered{{
+constexpr std::array<Unoffered, 29> kUnoffered{{
     {"best_of", "1", "use n"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
@@ -72,6 +83,12 @@ constexpr std::array<Unoffered, 23> kUnoffered{{
     {"vllm_xargs", "", "not offered"},
     {"typical_p", "1.0", "not offered"},
     {"mirostat", "0", "not offered"},
+    {"typ_p", "1.0", "not offered"},
+    {"dynatemp_range", "0.0", "not offered"},
+    {"xtc_probability", "0.0", "not offered"},
+    {"dry_multiplier", "0.0", "not offered"},
+    {"top_n_sigma", "-1.0", "not offered"},
+    {"top_n_sigma", "0.0", "not offered"},
     {"safe_prompt", "", "not offered"},
 }};
 
@@ -153,6 +170,7 @@ bool is_neutral_value(std::string_view value) {
 std::string_view name_of(JsonCursor::Kind kind) {
   switch (kind) {
     case JsonCursor::Kind::kObject: return "an object";
+    case JsonCursor::Kind::kArray: return "a list";
     case JsonCursor::Kind::kBool: return "true or false";
     case JsonCursor::Kind::kNumber: return "a number";
     default: return "a string";
@@ -180,12 +198,14 @@ std::string squeezed(std::string_view value) {
 std::optional<std::string> why_refused(std::string_view member, std::string_view value) {
   std::string text = squeezed(value);
   const bool neutral = value.size() <= 64 && is_neutral_value(text);
+  const Unoffered* unoffered = nullptr;
   for (const Unoffered& u : kUnoffered) {
     if (u.name != member) continue;
     if (u.neutral == kEvenEmpty) return text == kEvenEmpty ? std::nullopt : std::optional(std::string(u.why));
     if (neutral || (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral))) return std::nullopt;
-    return std::string(u.why);
+    unoffered = &u;
   }
+  if (unoffered) return std::string(unoffered->why);
   if (std::find(kOffered.begin(), kOffered.end(), member) != kOffered.end()) {
     if (neutral) return std::nullopt;
     return "not a parameter of this endpoint";

@@ -141,6 +141,12 @@ std::string_view name_in_answer(std::string_view asked, std::string_view own) {
   return asked.empty() || latest ? own : asked;
 }
 
+// A name that clients of a server with one model send, as one is wanted: Text Generation Inference's examples and
+// SGLang's; Hugging Face's JavaScript client, which is told an address alone, sends that.
+static bool is_placeholder(std::string_view name) {
+  return name == "tgi" || name == "default" || name.starts_with("http://") || name.starts_with("https://");
+}
+
 Found find_model(OpenAiState& state, Exchange& exchange, std::string_view name, bus::Needs needs) {
   const bus::Catalog& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
   auto found = catalog.resolve(name, "", needs);
@@ -149,6 +155,8 @@ Found find_model(OpenAiState& state, Exchange& exchange, std::string_view name, 
     auto untagged = catalog.resolve(name.substr(0, name.size() - kLatest.size()), "", needs);
     if (untagged || untagged.error().code != base::Code::kNotFound) found = std::move(untagged);
   }
+  if (!found && found.error().code == base::Code::kNotFound && is_placeholder(name))
+    if (auto unnamed = catalog.resolve("", "", needs)) found = std::move(unnamed);
   if (!found) return {nullptr, {std::move(found).error(), "model", {}}};
   exchange.record().model = (*found)->spec.name;
   return {*found, {}};
@@ -190,7 +198,17 @@ struct Openai::Parts {
     bool reads = std::string_view(row.method) == "POST" && row.permission != Permission::kHealth;
     const auto body = reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore;
     wire::Plan plan{body, state.options.max_body, "openai.max_body"};
-    router.add({row.method, prefix + row.path, service.get(), protocol, plan, row.permission});
+    router.add({row.method, prefix + row.path, service.get(), protocol, plan, row.permission, wire::Upgrade::kNone,
+                row.content_type});
+  }
+  // Those of OpenAI's rows that are in this place.
+  void add_rows(wire::Router& router, const std::string& prefix, uint8_t place) {
+    for (const RouteRow& row : kOpenAiRows)
+      if (row.under & place) add(router, prefix, row);
+  }
+  // Those of another API.
+  void add_rows(wire::Router& router, std::span<const RouteRow> rows, std::string_view protocol) {
+    for (const RouteRow& row : rows) add(router, "", row, protocol);
   }
   void add_socket(wire::Router& router, std::string path, Serve serve) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, serve));
@@ -229,23 +247,23 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
   if (state.options.jobs) prepare_jobs(state);
   state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : state.options.prefixes) {
-    for (const RouteRow& row : kUnderPrefix) parts_->add(router, prefix, row);
+    parts_->add_rows(router, prefix, kUnderPrefix);
     parts_->add_streamed(router, prefix + "/files", batches::upload);
     parts_->add_streamed(router, prefix + "/uploads/{upload}/parts", batches::add_upload_part);
     if (state.options.slabs) parts_->add_socket(router, prefix + "/responses", responses::open_socket);
     if (prefix.ends_with(kAzurePrefix))
       for (const char* where : {"/deployments/{deployment}", "/deployments/{owner}/{deployment}"})
-        for (const RouteRow& row : kDeploymentRows) parts_->add(router, prefix + where, row);
+        parts_->add_rows(router, prefix + where, kUnderDeployment);
     router.error_form(prefix, respond_status);
   }
-  for (const RouteRow& row : kAtRoot) parts_->add(router, "", row);
+  parts_->add_rows(router, "", kAtRoot);
   for (const char* path : {"/chat", "/responses", "/models", "/pooling", "/generative_scoring", "/embed", "/v2/embed",
                            "/rerank", "/v2/rerank", "/score", "/classify"})
     router.error_form(path, respond_status);
-  for (const RouteRow& row : kOllamaRows) parts_->add(router, "", row, kOllama);
+  parts_->add_rows(router, kOllamaRows, kOllama);
   router.error_form("/api", respond_ollama_status);
-  for (const RouteRow& row : kSglangRows) parts_->add(router, "", row, kSglang);
-  for (const RouteRow& row : kTgiRows) parts_->add(router, "", row, kTgi);
+  parts_->add_rows(router, kSglangRows, kSglang);
+  parts_->add_rows(router, kTgiRows, kTgi);
   for (const char* path : {"/generate", "/health_generate", "/get_model_info", "/model_info", "/get_server_info",
                            "/server_info", "/flush_cache"})
     router.error_form(path, respond_status);
@@ -255,7 +273,7 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, LoadCounters& load, Options 
     router.error_form(std::string(std::string_view(row.path).substr(0, std::string_view(row.path).find('{'))),
                       respond_llama_status);
   }
-  for (const RouteRow& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);
+  parts_->add_rows(router, kAnthropicRows, kAnthropic);
   parts_->add_streamed(router, "/v1/messages/batches", anthropic::create_batch, kAnthropic);
   router.error_form("/v1/messages", respond_anthropic_status);
 }

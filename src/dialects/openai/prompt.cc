@@ -11,15 +11,6 @@
 namespace weir::openai {
 namespace {
 
-ApiError too_long(const msg::TextSpec& spec, std::string_view param, std::string what) {
-  return {base::failure(base::Code::kOutOfRange, std::string(param) + ": " + std::move(what) +
-                                                     " do not fit: this model's maximum context length is " +
-                                                     std::to_string(spec.max_length) + " tokens"),
-          std::string(param),
-          {},
-          {0, spec.max_length}};
-}
-
 ApiError features(const msg::TextSpec::Vision& vision, const msg::Image& image, size_t number, uint32_t& out) {
   auto count = vision.features(image.data.view(), image.mime);
   if (count) return out = *count, ApiError{};
@@ -44,7 +35,7 @@ ApiError place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Sequ
     uint32_t pads = 0;
     if (ApiError bad = features(vision, image, next, pads); !bad.ok()) return bad;
     if (pads > spec.max_length || out.ids.size() > spec.max_length)
-      return too_long(spec, "messages", "the image's " + std::to_string(pads) + " tokens");
+      return exceeds_context(spec, "messages", "the image's " + std::to_string(pads) + " tokens");
     image.start = uint32_t(out.ids.size());
     out.ids.push_back(vision.start_id);
     out.ids.insert(out.ids.end(), pads, vision.pad_id);
@@ -232,12 +223,26 @@ ApiError make_chat(Request& request, const msg::TextSpec& spec, Sequence& out, c
   return bad;
 }
 
+ApiError check_ids(const msg::TextSpec& spec, std::span<const uint32_t> ids, std::string_view param) {
+  for (uint32_t id : ids)
+    if (id >= spec.vocabulary)
+      return refuse(param, std::string(param) + ": token id " + std::to_string(id) + " is not below " +
+                               std::to_string(spec.vocabulary) + ", the size of the vocabulary");
+  return {};
+}
+
+ApiError exceeds_context(const msg::TextSpec& spec, std::string_view param, std::string what, uint64_t tokens) {
+  return {base::failure(base::Code::kOutOfRange, std::string(param) + ": " + std::move(what) +
+                                                     " do not fit: this model's maximum context length is " +
+                                                     std::to_string(spec.max_length) + " tokens"),
+          std::string(param),
+          {},
+          {tokens, spec.max_length}};
+}
+
 ApiError make_filter(Request& request, const msg::TextSpec& spec) {
   if (request.filter || (request.allowed_ids.empty() && request.bad_words.empty())) return {};
-  for (uint32_t id : request.allowed_ids)
-    if (id >= spec.vocabulary)
-      return refuse("allowed_token_ids", "allowed_token_ids: token id " + std::to_string(id) + " is not below " +
-                                             std::to_string(spec.vocabulary) + ", the size of the vocabulary");
+  if (ApiError bad = check_ids(spec, request.allowed_ids, "allowed_token_ids"); !bad.ok()) return bad;
   if (!request.bad_words.empty() && !spec.codec)
     return refuse("bad_words", "bad_words: this model has no tokenizer here; use logit_bias");
   auto filter = std::make_shared<text::TokenFilter>();

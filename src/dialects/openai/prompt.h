@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ ApiError settle_biases(Request& request, const msg::TextSpec& spec);
 // Any other prompt; `param` is what the request calls it. Errors: 400; CANCELLED.
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                      Sequence& out, const msg::TextBudget& budget);
+
+// Errors of ids and of their number, which name the member that they came from. Errors: 400.
+ApiError check_ids(const msg::TextSpec& spec, std::span<const uint32_t> ids, std::string_view param);
+// `what` (so many tokens) is longer than the model's context. `tokens`: as the error has them; 0: it does not tell.
+ApiError exceeds_context(const msg::TextSpec& spec, std::string_view param, std::string what, uint64_t tokens = 0);
 
 // Whether the model has tokens with which a suffix is filled in.
 bool fills_in(const msg::TextCodec& codec);

@@ -6,6 +6,7 @@
 #include "dialects/openai/batches/uploads.h"
 #include "dialects/openai/chats/chats.h"
 #include "dialects/openai/conversations/conversations.h"
+#include "dialects/openai/count.h"
 #include "dialects/openai/generate/generate.h"
 #include "dialects/openai/llama_cpp/llama_cpp.h"
 #include "dialects/openai/ollama/ollama.h"
@@ -18,55 +19,69 @@ namespace {
 
 using wire::Permission;
 
-constexpr RouteRow kPrefixed[] = {
-    {"POST", "/chat/completions", chat_completions, Permission::kInfer},
-    {"GET", "/chat/completions", chats::list, Permission::kInfer},
-    {"GET", "/chat/completions/{completion}", chats::show, Permission::kInfer},
-    {"POST", "/chat/completions/{completion}", chats::update, Permission::kInfer},
-    {"DELETE", "/chat/completions/{completion}", chats::forget, Permission::kInfer},
-    {"GET", "/chat/completions/{completion}/messages", chats::list_messages, Permission::kInfer},
-    {"POST", "/completions", completions, Permission::kInfer},
-    {"POST", "/embeddings", embeddings, Permission::kInfer},
-    {"POST", "/rerank", scores::rerank, Permission::kInfer},
-    {"POST", "/reranking", scores::rerank, Permission::kInfer},
-    {"POST", "/score", scores::score, Permission::kInfer},
-    {"POST", "/responses", responses::create, Permission::kInfer},
-    {"POST", "/responses/input_tokens", responses::count_input, Permission::kInfer},
-    {"GET", "/responses/{response}", responses::show, Permission::kInfer},
-    {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer},
-    {"POST", "/responses/{response}/cancel", responses::cancel, Permission::kInfer},
-    {"GET", "/responses/{response}/input_items", responses::list_input_items, Permission::kInfer},
-    {"POST", "/responses/compact", responses::compact, Permission::kInfer},
-    {"POST", "/conversations", conversations::create, Permission::kInfer},
-    {"GET", "/conversations/{conversation}", conversations::show, Permission::kInfer},
-    {"POST", "/conversations/{conversation}", conversations::update, Permission::kInfer},
-    {"DELETE", "/conversations/{conversation}", conversations::forget, Permission::kInfer},
-    {"POST", "/conversations/{conversation}/items", conversations::add_items, Permission::kInfer},
-    {"GET", "/conversations/{conversation}/items", conversations::list_items, Permission::kInfer},
-    {"GET", "/conversations/{conversation}/items/{item}", conversations::show_item, Permission::kInfer},
-    {"DELETE", "/conversations/{conversation}/items/{item}", conversations::delete_item, Permission::kInfer},
-    {"GET", "/files", batches::list_files, Permission::kInfer},
-    {"GET", "/files/{file}", batches::show_file, Permission::kInfer},
-    {"GET", "/files/{file}/content", batches::file_content, Permission::kInfer},
-    {"DELETE", "/files/{file}", batches::delete_file, Permission::kInfer},
-    {"POST", "/uploads", batches::create_upload, Permission::kInfer},
-    {"POST", "/uploads/{upload}/complete", batches::complete_upload, Permission::kInfer},
-    {"POST", "/uploads/{upload}/cancel", batches::cancel_upload, Permission::kInfer},
-    {"POST", "/batches", batches::create_batch, Permission::kInfer},
-    {"GET", "/batches", batches::list_batches, Permission::kInfer},
-    {"GET", "/batches/{batch}", batches::show_batch, Permission::kInfer},
-    {"POST", "/batches/{batch}/cancel", batches::cancel_batch, Permission::kInfer},
-    {"POST", "/load_lora_adapter", load_adapter, Permission::kAdmin},
-    {"POST", "/unload_lora_adapter", unload_adapter, Permission::kAdmin},
-    {"GET", "/models", list_models, Permission::kRead},
-    {"GET", "/models/{model}", show_model, Permission::kRead},
-    {"GET", "/models/{owner}/{model}", show_model, Permission::kRead},  // "Qwen/Qwen3-8B", as some clients send it
-};
-constexpr RouteRow kOfDeployments[] = {
-    {"POST", "/chat/completions", chat_completions, Permission::kInfer},
-    {"POST", "/completions", completions, Permission::kInfer},
-    {"POST", "/embeddings", embeddings, Permission::kInfer},
-    {"POST", "/batches", batches::create_batch, Permission::kInfer},
+// llama.cpp has chats, responses and models without a prefix, too.
+constexpr RouteRow kOfOpenAi[] = {
+    {"POST", "/chat/completions", chat_completions, Permission::kInfer, kUnderPrefix | kAtRoot | kUnderDeployment},
+    {"GET", "/chat/completions", chats::list, Permission::kInfer, kUnderPrefix},
+    {"GET", "/chat/completions/{completion}", chats::show, Permission::kInfer, kUnderPrefix},
+    {"POST", "/chat/completions/input_tokens", count_chat, Permission::kInfer, kUnderPrefix | kAtRoot},  // llama.cpp's
+    {"POST", "/chat/completions/{completion}", chats::update, Permission::kInfer, kUnderPrefix},
+    {"DELETE", "/chat/completions/{completion}", chats::forget, Permission::kInfer, kUnderPrefix},
+    {"GET", "/chat/completions/{completion}/messages", chats::list_messages, Permission::kInfer, kUnderPrefix},
+    {"POST", "/completions", completions, Permission::kInfer, kUnderPrefix | kUnderDeployment},
+    {"POST", "/embeddings", embeddings, Permission::kInfer, kUnderPrefix | kUnderDeployment},
+    {"POST", "/rerank", scores::rerank, Permission::kInfer, kUnderPrefix | kAtRoot},
+    {"POST", "/reranking", scores::rerank, Permission::kInfer, kUnderPrefix},
+    {"POST", "/score", scores::score, Permission::kInfer, kUnderPrefix | kAtRoot},
+    {"POST", "/responses", responses::create, Permission::kInfer, kUnderPrefix | kAtRoot},
+    {"POST", "/responses/input_tokens", responses::count_input, Permission::kInfer, kUnderPrefix | kAtRoot},
+    {"GET", "/responses/{response}", responses::show, Permission::kInfer, kUnderPrefix},
+    {"DELETE", "/responses/{response}", responses::forget, Permission::kInfer, kUnderPrefix},
+    {"POST", "/responses/{response}/cancel", responses::cancel, Permission::kInfer, kUnderPrefix},
+    {"GET", "/responses/{response}/input_items", responses::list_input_items, Permission::kInfer, kUnderPrefix},
+    {"POST", "/responses/compact", responses::compact, Permission::kInfer, kUnderPrefix},
+    {"POST", "/conversations", conversations::create, Permission::kInfer, kUnderPrefix},
+    {"GET", "/conversations/{conversation}", conversations::show, Permission::kInfer, kUnderPrefix},
+    {"POST", "/conversations/{conversation}", conversations::update, Permission::kInfer, kUnderPrefix},
+    {"DELETE", "/conversations/{conversation}", conversations::forget, Permission::kInfer, kUnderPrefix},
+    {"POST", "/conversations/{conversation}/items", conversations::add_items, Permission::kInfer, kUnderPrefix},
+    {"GET", "/conversations/{conversation}/items", conversations::list_items, Permission::kInfer, kUnderPrefix},
+    {"GET", "/conversations/{conversation}/items/{item}", conversations::show_item, Permission::kInfer, kUnderPrefix},
+    {"DELETE", "/conversations/{conversation}/items/{item}", conversations::delete_item, Permission::kInfer,
+     kUnderPrefix},
+    {"GET", "/files", batches::list_files, Permission::kInfer, kUnderPrefix},
+    {"GET", "/files/{file}", batches::show_file, Permission::kInfer, kUnderPrefix},
+    {"GET", "/files/{file}/content", batches::file_content, Permission::kInfer, kUnderPrefix},
+    {"DELETE", "/files/{file}", batches::delete_file, Permission::kInfer, kUnderPrefix},
+    {"POST", "/uploads", batches::create_upload, Permission::kInfer, kUnderPrefix},
+    {"POST", "/uploads/{upload}/complete", batches::complete_upload, Permission::kInfer, kUnderPrefix},
+    {"POST", "/uploads/{upload}/cancel", batches::cancel_upload, Permission::kInfer, kUnderPrefix},
+    {"POST", "/batches", batches::create_batch, Permission::kInfer, kUnderPrefix | kUnderDeployment},
+    {"GET", "/batches", batches::list_batches, Permission::kInfer, kUnderPrefix},
+    {"GET", "/batches/{batch}", batches::show_batch, Permission::kInfer, kUnderPrefix},
+    {"POST", "/batches/{batch}/cancel", batches::cancel_batch, Permission::kInfer, kUnderPrefix},
+    {"POST", "/load_lora_adapter", load_adapter, Permission::kAdmin, kUnderPrefix},
+    {"POST", "/unload_lora_adapter", unload_adapter, Permission::kAdmin, kUnderPrefix},
+    {"GET", "/models", list_models, Permission::kRead, kUnderPrefix | kAtRoot},
+    {"GET", "/models/{model}", show_model, Permission::kRead, kUnderPrefix},
+    // "Qwen/Qwen3-8B", as some clients send it.
+    {"GET", "/models/{owner}/{model}", show_model, Permission::kRead, kUnderPrefix},
+    {"POST", "/tokenize", tokenize, Permission::kInfer, kAtRoot},
+    {"POST", "/detokenize", detokenize, Permission::kInfer, kAtRoot},
+    {"GET", "/tokenizer_info", tokenizer_info, Permission::kRead, kAtRoot},
+    {"GET", "/load", load, Permission::kMetrics, kAtRoot},
+    {"GET", "/version", version, Permission::kHealth, kAtRoot},
+    {"GET", "/health", health, Permission::kHealth, kAtRoot},
+    {"GET", "/v1/health", health, Permission::kHealth, kAtRoot},
+    {"GET", "/ping", health, Permission::kHealth, kAtRoot},
+    {"POST", "/ping", health, Permission::kHealth, kAtRoot},
+    {"POST", "/pooling", pooling, Permission::kInfer, kAtRoot},
+    {"POST", "/embed", embed_lists, Permission::kInfer, kAtRoot},
+    {"POST", "/v1/embed", cohere_embed_v1, Permission::kInfer, kAtRoot},
+    {"POST", "/v2/embed", cohere_embed, Permission::kInfer, kAtRoot},
+    {"POST", "/v2/rerank", scores::cohere_rerank, Permission::kInfer, kAtRoot},
+    {"POST", "/classify", scores::classify, Permission::kInfer, kAtRoot},
+    {"POST", "/generative_scoring", scores::generative, Permission::kInfer, kAtRoot},
 };
 constexpr RouteRow kOfOllama[] = {
     {"POST", "/api/chat", ollama::chat, Permission::kInfer},
@@ -106,6 +121,7 @@ constexpr RouteRow kOfSglang[] = {
 constexpr RouteRow kOfTgi[] = {
     {"POST", "/generate_stream", generate::generate_stream, Permission::kInfer},
     {"POST", "/invocations", generate::invocations, Permission::kInfer},
+    {"POST", "/", generate::root, Permission::kInfer, 0, "application/json"},  // other bodies are GraphPipe's
     {"GET", "/info", generate::info, Permission::kRead},
 };
 constexpr RouteRow kOfLlama[] = {
@@ -122,35 +138,10 @@ constexpr RouteRow kOfLlama[] = {
     {"GET", "/lora-adapters", llama_cpp::lora_adapters, Permission::kRead},
     {"POST", "/lora-adapters", llama_cpp::set_lora_adapters, Permission::kInfer},
 };
-constexpr RouteRow kUnprefixed[] = {
-    {"POST", "/chat/completions", chat_completions, Permission::kInfer},  // llama.cpp has these without a prefix
-    {"POST", "/responses", responses::create, Permission::kInfer},
-    {"POST", "/responses/input_tokens", responses::count_input, Permission::kInfer},
-    {"GET", "/models", list_models, Permission::kRead},
-    {"POST", "/tokenize", tokenize, Permission::kInfer},
-    {"POST", "/detokenize", detokenize, Permission::kInfer},
-    {"GET", "/tokenizer_info", tokenizer_info, Permission::kRead},
-    {"GET", "/load", load, Permission::kMetrics},
-    {"GET", "/version", version, Permission::kHealth},
-    {"GET", "/health", health, Permission::kHealth},
-    {"GET", "/v1/health", health, Permission::kHealth},
-    {"GET", "/ping", health, Permission::kHealth},
-    {"POST", "/ping", health, Permission::kHealth},
-    {"POST", "/pooling", pooling, Permission::kInfer},
-    {"POST", "/embed", embed_lists, Permission::kInfer},
-    {"POST", "/v1/embed", cohere_embed_v1, Permission::kInfer},
-    {"POST", "/v2/embed", cohere_embed, Permission::kInfer},
-    {"POST", "/rerank", scores::rerank, Permission::kInfer},
-    {"POST", "/v2/rerank", scores::cohere_rerank, Permission::kInfer},
-    {"POST", "/score", scores::score, Permission::kInfer},
-    {"POST", "/classify", scores::classify, Permission::kInfer},
-    {"POST", "/generative_scoring", scores::generative, Permission::kInfer},
-};
 
 }  // namespace
 
-const std::span<const RouteRow> kUnderPrefix = kPrefixed, kDeploymentRows = kOfDeployments, kAtRoot = kUnprefixed,
-                                kOllamaRows = kOfOllama, kAnthropicRows = kOfAnthropic, kSglangRows = kOfSglang,
-                                kTgiRows = kOfTgi, kLlamaRows = kOfLlama;
+const std::span<const RouteRow> kOpenAiRows = kOfOpenAi, kOllamaRows = kOfOllama, kAnthropicRows = kOfAnthropic,
+                                kSglangRows = kOfSglang, kTgiRows = kOfTgi, kLlamaRows = kOfLlama;
 
 }  // namespace weir::openai

@@ -1,6 +1,7 @@
 // The tables of routes: which path is answered by which function, and what a caller must be allowed to do for it.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -14,16 +15,15 @@ struct RouteRow {
   const char* path;
   Serve serve;
   wire::Permission permission;
+  uint8_t under = 0;                   // of kOpenAiRows alone: the places where the path is
+  std::string_view content_type = {};  // wire::Route::content_type
 };
 
-// Under each of the prefixes.
-extern const std::span<const RouteRow> kUnderPrefix;
-// Azure OpenAI's, under /deployments/{deployment} of the prefixes that end with kAzurePrefix. It has the others there,
-// too.
+// OpenAI's, and vLLM's, Cohere's and Text Embeddings Inference's beside them. Their places: each of openai.prefixes; no
+// prefix; Azure OpenAI's /deployments/{deployment} of prefixes that end with kAzurePrefix.
+inline constexpr uint8_t kUnderPrefix = 1, kAtRoot = 2, kUnderDeployment = 4;
 inline constexpr std::string_view kAzurePrefix = "/openai";
-extern const std::span<const RouteRow> kDeploymentRows;
-// Under none: vLLM's beside OpenAI's, Cohere's, Text Embeddings Inference's.
-extern const std::span<const RouteRow> kAtRoot;
+extern const std::span<const RouteRow> kOpenAiRows;
 // Each of these in its API's form.
 extern const std::span<const RouteRow> kOllamaRows, kAnthropicRows, kSglangRows, kTgiRows, kLlamaRows;
 

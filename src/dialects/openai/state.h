@@ -37,7 +37,8 @@ struct OpenAiState {
 };
 
 // bus::Catalog::resolve(); its errors are those of the parameter "model". Notes the model in the exchange's record.
-// "name:latest", as Ollama's lists call a model, is `name` where no model is called so.
+// "name:latest", as Ollama's lists call a model, is `name` where no model is called so; "tgi", "default" and addresses
+// are then the model that requests without a name mean.
 struct Found {
   bus::Served* served = nullptr;  // for this turn of the loop
   ApiError error;

@@ -9,6 +9,7 @@
 #include "dialects/openai/tools.h"
 #include "marshal/encoder.h"
 #include "marshal/tenant.h"
+#include "wire/body_memory.h"
 
 namespace weir::openai {
 namespace {
@@ -54,7 +55,10 @@ class Waiting final : public wire::ExchangeListener, bus::OffloadListener {
 void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task,
              size_t bytes) {
   if (bytes <= bus::kShortText && task->run_briefly()) return go_on(state, exchange, served, *task);
-  task->rendering.begin(exchange, state.options.bodies, bytes);
+  const wire::PeerInfo* peer = exchange.request().peer;
+  base::ClientRef client = peer ? peer->client : base::ClientRef();
+  const auto owner = wire::owner_of_heads(state.options.bodies, client.get());
+  task->rendering.begin(bytes, exchange.memory(), std::move(client), owner);
   auto reader = std::make_unique<Waiting>(state, exchange, served);
   Waiting& waiting = *reader;
   exchange.attach(std::move(reader));
@@ -83,7 +87,8 @@ void PromptTask::run() {
 // False: there is another turn to come.
 bool PromptTask::makes_prompts() {
   make(request_.messages.empty() ? msg::TextBudget{.cancelled = cancelled()} : rendering.next(cancelled()));
-  if (rendering.needs_more(error)) {
+  if (rendering.needs_more(error.status)) {
+    error = {};
     prompts_.clear();
     return false;
   }
@@ -94,7 +99,7 @@ bool PromptTask::makes_prompts() {
 
 uint64_t PromptTask::extra_work() const {
   if (stage_ == Stage::kForm) return base::kCompileWork;
-  return stage_ == Stage::kPrompts && rendering.is_long() ? kRenderingWork : 0;
+  return stage_ == Stage::kPrompts ? rendering.extra_work() : 0;
 }
 
 bool PromptTask::needs_form() {

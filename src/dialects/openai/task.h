@@ -9,16 +9,16 @@
 #include "base/extra_work.h"
 #include "bus/offload_task.h"
 #include "dialects/openai/prompt.h"
-#include "dialects/openai/rendering_budget.h"
 #include "dialects/openai/request.h"
 #include "dialects/openai/state.h"
+#include "text/rendering_budget.h"
 
 namespace weir::openai {
 
 class Task : public bus::OffloadTask {
  public:
-  ApiError error;             // of run(); then() is not called after one
-  RenderingBudget rendering;  // of a worker, where it renders a template
+  ApiError error;                   // of run(); then() is not called after one
+  text::RenderingBudget rendering;  // of a worker, where it renders a template
 
   // Behind run(): what is left is much, and waits for its own turn at the workers, which run() it once more.
   virtual bool goes_on() const { return false; }

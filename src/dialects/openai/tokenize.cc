@@ -127,12 +127,7 @@ class DetokenizeTask final : public Task {
       : request_(std::move(request)), spec_(held_tokens(served)), text_(exchange.memory()) {}
 
   void run() override {
-    for (uint32_t id : request_.tokens)
-      if (id >= spec_->vocabulary) {
-        error = refuse("tokens", "tokens: token id " + std::to_string(id) + " is not below " +
-                                     std::to_string(spec_->vocabulary) + ", the size of the vocabulary");
-        return;
-      }
+    if (error = check_ids(*spec_, request_.tokens, "tokens"); !error.ok()) return;
     error = text_.take(*spec_->codec, request_.tokens, {0, 2}, json_, cancelled());
     if (error.ok()) decode();
   }

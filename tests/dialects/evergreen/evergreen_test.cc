@@ -126,9 +126,9 @@ TEST(Evergreen, FailuresEndTheSessionAndNameWhatWasWrong) {
        "NOT_FOUND: action DANCE: there is no such action; there are GENERATE, INFER, EMBED, TOKENIZE, ECHO, DROP, "
        "SET_TTL, CANCEL, LIST_ACTIONS"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'chad' } }",
-       "NOT_FOUND: action GENERATE: Request for unknown model 'chad': did you mean 'chat'?"},
+       "NOT_FOUND: action GENERATE: Request for unknown model: 'chad' is not found; did you mean 'chat'?"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'meta-llama/Llama-3' } }",
-       "NOT_FOUND: action GENERATE: Request for unknown model 'meta-llama/Llama-3'"},
+       "NOT_FOUND: action GENERATE: Request for unknown model: 'meta-llama/Llama-3' is not found"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'add' } }",
        "INVALID_ARGUMENT: action GENERATE: model 'add' makes no tokens"},
       {"actions { name: 'GENERATE' target_spec { id: 'chat' } }",

@@ -49,6 +49,29 @@ TEST_F(GenerativeScores, AreOfTheFirstLabelAmongAll) {
   EXPECT_EQ(said["usage"], Json::parse(R"({"prompt_tokens":7,"completion_tokens":0,"total_tokens":7})"));
 }
 
+TEST_F(GenerativeScores, SglangsTellEveryLabel) {
+  const Json body{{"model", "m"}, {"query", "ab"}, {"items", {"c", "de"}}, {"label_token_ids", {121, 110}}};
+  auto plain = open("POST", "/v1/score", body.dump());
+  EXPECT_EQ(asked(), (Texts{"abcy", "abdey", "abcn", "abden"}));
+  for (double probability : {0.3, 0.2, 0.1, 0.6}) answer(probability);
+  Json said = json(plain);
+  EXPECT_EQ(said["object"], "scoring");
+  EXPECT_EQ(said["model"], "m");
+  ASSERT_EQ(said["scores"].size(), 2u) << said;
+  const double expected[2][2] = {{0.3, 0.1}, {0.2, 0.6}};
+  for (size_t item : {0, 1})
+    for (size_t label : {0, 1}) EXPECT_NEAR(said["scores"][item][label].get<double>(), expected[item][label], 1e-6);
+  EXPECT_EQ(said["usage"], Json::parse(R"({"prompt_tokens":7,"completion_tokens":0,"total_tokens":7})"));
+
+  Json among = body;
+  among["apply_softmax"] = true;
+  auto x = open("POST", "/score", among.dump());
+  for (double probability : {0.3, 0.2, 0.1, 0.6}) answer(probability);
+  EXPECT_NEAR(json(x)["scores"][0][0].get<double>(), 0.75, 1e-6);
+  EXPECT_NEAR(json(x)["scores"][0][1].get<double>(), 0.25, 1e-6);
+  EXPECT_NEAR(json(x)["scores"][1][1].get<double>(), 0.75, 1e-6);
+}
+
 TEST_F(GenerativeScores, AreOfTheVocabularyWhereTheyAreToBe) {
   auto x = ask({{"apply_softmax", false}, {"item_first", true}, {"query", {97, 98}}, {"items", {{99}, {100, 101}}}});
   EXPECT_EQ(asked(), (Texts{"caby", "deaby"})) << "other labels change nothing";

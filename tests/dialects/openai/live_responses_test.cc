@@ -46,11 +46,11 @@ class LiveResponse : public OpenaiBench {
   };
 
   void SetUp() override {
+    log.write(jobs::write_entry({"y/1", "the first", 0, {}}));  // one that is new is waited for: 5 s
     store.share(log, "a");
     if (!store.open().ok() || !store.available().ok()) GTEST_SKIP() << "built without SQLite";
     for (Node** node : {&a, &b}) *node = &nodes.emplace_back(*this, base::ShardId(nodes.size()), options);
     store.start();
-    // A log that is new is waited for.
     while (!on_journal([](Storage& s) { (void)s.files.append("f", 0, "x"); }).ok()) std::this_thread::yield();
   }
   void TearDown() override {

@@ -93,7 +93,8 @@ TEST_F(LlamaCpp, AChatTellsItsTimingsWhereItIsAsked) {
   EXPECT_EQ(timings["prompt_n"], 10);
   EXPECT_EQ(timings["prompt_ms"], 30);
   EXPECT_EQ(timings["predicted_ms"], 20);
-  EXPECT_EQ(timings["predicted_per_second"], 50 * timings["predicted_n"].get<int>());
+  EXPECT_EQ(timings["predicted_n"], 1);
+  EXPECT_EQ(timings["predicted_per_second"], 0) << "the first token is the prompt's";
   auto plain = chat(Json::object());
   answer(plain);
   EXPECT_FALSE(json(plain).contains("timings"));
@@ -107,6 +108,8 @@ TEST_F(LlamaCpp, AChatTellsItsTimingsWhereItIsAsked) {
   EXPECT_FALSE(all[0].contains("timings"));
   EXPECT_EQ(all[1]["timings"]["predicted_n"], 1);
   EXPECT_EQ(all[2]["timings"]["predicted_n"], 2);
+  EXPECT_EQ(all[2]["timings"]["predicted_per_second"], 50);
+  EXPECT_EQ(all[2]["timings"]["predicted_per_token_ms"], 20);
   const Json& last = all[all.size() - 2];
   EXPECT_EQ(last["choices"], Json::array());
   EXPECT_EQ(last["timings"]["cache_n"], 8);
@@ -336,6 +339,45 @@ TEST_F(LlamaCpp, SlotsSayHowManySequencesRun) {
   while (!inbox().held.empty()) scripted().end();
   turn();
   EXPECT_EQ(busy(), 0);
+}
+
+TEST_F(LlamaCpp, OneTokenHasNoRate) {
+  auto x = ask({{"prompt", "ab"}, {"n_predict", 1}});
+  scripted().token('c');
+  x->time += std::chrono::milliseconds(20);
+  scripted().done();
+  turn();
+  const Json timings = json(x)["timings"];
+  EXPECT_EQ(timings["predicted_n"], 1);
+  EXPECT_EQ(timings["predicted_per_second"], 0);
+  EXPECT_EQ(timings["predicted_per_token_ms"], 0);
+}
+
+TEST_F(LlamaCpp, TheSettingsTellWhichTokensAreBiased) {
+  const auto biases = [&](Json body) {
+    body["prompt"] = "ab";
+    auto x = ask(std::move(body));
+    scripted().end();
+    turn();
+    return json(x)["generation_settings"]["logit_bias"];
+  };
+  EXPECT_EQ(biases(Json::object()), Json::array());
+  EXPECT_EQ(biases({{"logit_bias", Json::parse("[[97,0.5],[98,false]]")}}),
+            Json::parse(R"([{"bias":0.5,"token":97},{"bias":-100,"token":98}])"));
+  const Json ends = biases({{"ignore_eos", true}});
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0]["bias"], Json());
+}
+
+TEST_F(LlamaCpp, ThePromptOfAChatIsCounted) {
+  const std::string body = R"({"model":"m","messages":[{"role":"user","content":"hi"}]})";
+  for (const char* path : {"/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"}) {
+    EXPECT_EQ(json(open("POST", path, body)), Json::parse(R"({"object":"response.input_tokens","input_tokens":18})"));
+    EXPECT_EQ(error(open("POST", path, R"({"model":"m"})")).substr(0, 25), "400 invalid_request_error");
+    EXPECT_EQ(error(open("POST", path, R"({"model":"q","messages":[{"role":"user","content":"a"}]})")),
+              "404 invalid_request_error model_not_found model");
+  }
+  EXPECT_TRUE(inbox().held.empty()) << "no model makes an answer";
 }
 
 TEST_F(LlamaCpp, OpenAisRoutesAreThereWithoutAPrefix) {

@@ -291,5 +291,15 @@ TEST_F(LlamaCpp, AnEmbeddingIsAListOfVectors) {
             "400 invalid_request_error content");
 }
 
+TEST_F(LlamaCpp, AChatThatIsTooLongIsToldSoWithoutAPrefix) {
+  const std::string body =
+      Json{{"model", "m"}, {"messages", {{{"role", "user"}, {"content", std::string(300, 'a')}}}}}.dump();
+  auto x = open("POST", "/chat/completions", body);
+  EXPECT_EQ(refusal(x).substr(0, 29), "400 exceed_context_size_error");
+  EXPECT_GT(json(x)["error"]["n_prompt_tokens"], 300);
+  EXPECT_EQ(json(x)["error"]["n_ctx"], 200);
+  EXPECT_EQ(json(open("POST", "/v1/chat/completions", body))["error"]["code"], "context_length_exceeded");
+}
+
 }  // namespace
 }  // namespace weir::openai

@@ -1,6 +1,5 @@
 // A whole answer is charged while it grows: log-probabilities are many times the text.
-#include "bench.h"
-#include "dialects/openai/responses/responses.h"
+#include "responses_bench.h"
 #include "support/counted_slabs.h"
 #include "wire/codec.h"
 
@@ -163,8 +162,74 @@ constexpr std::pair<const char*, const char*> kAsked[] = {
      R"({"model":"m","stream":false,"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":20})"},
     {"/v1/messages", R"({"model":"m","max_tokens":50,"messages":[{"role":"user","content":"hi"}]})"},
     {"/v1/responses", R"({"model":"m","store":false,"input":"hi","include":["message.output_text.logprobs"],
-                          "top_logprobs":20})"}};
+                          "top_logprobs":20})"},
+    {"/v1/responses", R"({"model":"m","store":false,"input":"hi","include":["message.output_text.logprobs"],
+                          "top_logprobs":20,"stream":true})"}};
 INSTANTIATE_TEST_SUITE_P(OfEachApi, SlowReaders, testing::ValuesIn(kAsked));
+
+// The events that end a stream of responses repeat all that was said.
+class LongResponses : public OpenaiMemory {
+ protected:
+  // The events of a stream of as many tokens, which `end` ends.
+  std::vector<Json> stream(int tokens, void (*end)(ScriptedAnswer)) {
+    Client c(router, some);
+    c.ask(R"({"model":"m","store":false,"input":"hi","include":["message.output_text.logprobs"],"top_logprobs":20,
+              "stream":true})",
+          "/v1/responses");
+    turn();
+    emit(tokens);
+    std::string answer = c.answer();
+    const uint64_t gathered = some.memory.held(MemoryKind::kAnswers);
+    end(scripted());
+    turn();
+    EXPECT_LE(some.memory.held(MemoryKind::kAnswers), gathered + (1 << 20));
+    for (std::string more = c.answer(); !more.empty(); more = c.answer()) answer += more;
+    EXPECT_EQ(some.memory.held(), 0u);
+    c.h1->closed();
+    return events_of(answer.substr(answer.find("\r\n\r\n") + 4));
+  }
+  static std::vector<Json> events_of(std::string_view chunks) {
+    std::string events;
+    for (size_t size = 1; size > 0;) {
+      size = std::stoul(std::string(chunks.substr(0, 16)), nullptr, 16);
+      chunks.remove_prefix(chunks.find("\r\n") + 2);
+      events += chunks.substr(0, size);
+      chunks.remove_prefix(size + 2);
+    }
+    EXPECT_TRUE(chunks.empty());
+    return response_events(events);
+  }
+
+  support::CountedSlabs some{64 << 20};
+};
+
+TEST_F(LongResponses, AreAsShortOnesAndTheirLastEventsAreWrittenWhileTheClientTakesThem) {
+  for (const int tokens : {3, 2000}) {
+    const std::vector<Json> told = stream(tokens, [](ScriptedAnswer model) { model.done(msg::Finish::kEos); });
+    ASSERT_EQ(told.size(), size_t(tokens + 8)) << tokens;
+    const Json& part = told[told.size() - 3]["part"];
+    EXPECT_EQ(part["text"], std::string(size_t(tokens), 'A'));
+    EXPECT_EQ(part["logprobs"].size(), size_t(tokens));
+    const Json& text = told[told.size() - 4];
+    EXPECT_EQ(text["type"], "response.output_text.done");
+    EXPECT_EQ(text["text"], part["text"]);
+    EXPECT_EQ(text["logprobs"], part["logprobs"]);
+    EXPECT_EQ(told[told.size() - 2]["item"]["content"][0], part);
+    EXPECT_EQ(told.back()["type"], "response.completed");
+    EXPECT_EQ(told.back()["response"]["output"][0], told[told.size() - 2]["item"]);
+    EXPECT_EQ(told.back()["response"]["usage"]["output_tokens"], tokens);
+  }
+}
+
+TEST_F(LongResponses, ThatFailTellSoBehindAllThatHasCome) {
+  for (const int tokens : {3, 2000}) {
+    const auto told = stream(tokens, [](ScriptedAnswer model) { model.fail(base::Code::kInternal, "broken"); });
+    ASSERT_EQ(told.size(), size_t(tokens + 5)) << tokens;
+    EXPECT_EQ(told.back()["type"], "response.failed");
+    EXPECT_EQ(told.back()["response"]["error"]["message"], "broken");
+    EXPECT_EQ(told.back()["response"]["output"][0]["content"][0]["text"], std::string(size_t(tokens), 'A'));
+  }
+}
 
 TEST_F(OpenaiMemory, IdsOfAPromptAreToldWithEachOfItsChoices) {
   Client c(router, slabs);
@@ -288,6 +353,23 @@ TEST_F(WideEmbeddings, AreChargedUntilTheAnswerIsOut) {
   EXPECT_EQ(c.answer().substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_EQ(slabs.memory.held(), 0u);
   c.h1->closed();
+}
+
+TEST_F(WideEmbeddings, TextsAreChargedUntilTheyAreVectors) {
+  Client c(router, slabs);
+  ask(c, 500);
+  ASSERT_EQ(models["w"].held.size(), 16u);
+  EXPECT_GE(slabs.memory.held(MemoryKind::kAnswers), 500u * 64);
+  c.h1->closed();
+  EXPECT_EQ(slabs.memory.held(MemoryKind::kAnswers), 0u);
+  models.finish_all();
+  turn();
+  Client late(router, slabs);
+  slabs.memory.add(MemoryKind::kSlabs, (1 << 20) - 20'000);
+  ask(late, 500);
+  EXPECT_EQ(late.answer().substr(0, 12), "HTTP/1.1 503");
+  EXPECT_TRUE(models["w"].held.empty());
+  late.h1->closed();
 }
 
 TEST_F(WideEmbeddings, WithoutRoomTheAnswerIs503) {

@@ -45,5 +45,13 @@ TEST_F(OllamaModels, FilesTellWhatAModelIs) {
   EXPECT_TRUE(info["x"].is_null());
 }
 
+// As its Go client says `ShowRequest{Name: …}` and `{Model: …}`.
+TEST_F(OllamaModels, AnEmptyMemberNamesNoModel) {
+  models.add(support::tools_spec("l", ""));
+  EXPECT_TRUE(json(ask("show", {{"model", ""}, {"name", "l"}})).contains("model_info"));
+  EXPECT_TRUE(json(ask("show", {{"model", "l"}, {"name", ""}})).contains("model_info"));
+  EXPECT_EQ(json(ask("show", {{"model", ""}, {"name", ""}}))["error"], "model: it is missing");
+}
+
 }  // namespace
 }  // namespace weir::openai

@@ -79,6 +79,8 @@ TEST_F(Ollama, TokensTakeTimeAlsoWhereTheirTextComesLater) {
   turn();
   EXPECT_EQ(json(held)["eval_duration"], 2'000'000'000) << "\"a\" is held back: it may begin the stop string";
   EXPECT_LE(json(held)["prompt_eval_duration"].get<int64_t>(), 1'000'000'000) << "the rest is the queue's";
+  for (const char* name : {"load_duration", "prompt_eval_duration"})
+    EXPECT_GT(json(one)[name].get<int64_t>(), 0) << name << ": to clients in Go 0 is as good as missing";
 }
 
 TEST_F(Ollama, APromptGoesThroughTheTemplateUnlessItIsRaw) {

@@ -68,6 +68,22 @@ TEST_F(Openais, AFurtherNameIsWhatTheAnswerSays) {
   EXPECT_EQ(tags[1]["name"], "Qwen/Qwen3-8B:latest");
 }
 
+// As clients of Text Generation Inference and of SGLang call the one model that these servers have.
+TEST_F(Openais, APlaceholderIsTheModelThatRequestsWithoutANameMean) {
+  for (const char* name : {"tgi", "default", "http://127.0.0.1:8080", "https://weir.example/"}) {
+    auto x = open("POST", "/v1/completions", Json{{"model", name}, {"prompt", "x"}}.dump());
+    ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+    scripted().end();
+    turn();
+    EXPECT_EQ(json(x)["model"], name);
+  }
+  models.add(support::tools_spec("second", ""));
+  bus.publish(models.catalog);
+  EXPECT_EQ(error(open("POST", "/v1/completions", R"({"model":"tgi","prompt":"x"})")),
+            "404 invalid_request_error model_not_found model")
+      << "which of the two?";
+}
+
 TEST_F(Openais, SmallPages) {
   bool ready = true;
   options.ready = [&] { return ready; };

@@ -91,6 +91,29 @@ TEST(JsonElements, AreListsHoweverManyBlocksTheyHave) {
   EXPECT_EQ(text(list), "[1]");
 }
 
+// Whoever charges for a list charges what it takes, also where blocks have room for more.
+TEST(JsonElements, HoldTheMemoryOfTheirBlocks) {
+  JsonElements list;
+  EXPECT_EQ(list.held(), 0u);
+  const auto blocks = [&list] {
+    uint64_t out = 0;
+    for (const std::string& block : list.blocks()) out += block.capacity();
+    return out;
+  };
+  size_t roomy = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    list.next() += std::to_string(i);
+    ASSERT_GE(list.held(), blocks()) << i;
+    ASSERT_LE(list.held(), blocks() + 2 * sizeof(std::string) * list.blocks().size()) << i;
+    roomy += list.held() > list.size() * 3 / 2;
+  }
+  EXPECT_GT(roomy, 1000u) << "what it holds is not what it says";
+  list.clear();
+  EXPECT_GE(list.held(), blocks());
+  EXPECT_GT(list.held(), 60'000u) << "a block stays";
+  EXPECT_EQ(list.size(), 0u);
+}
+
 class LongChoices : public OpenaiBench {
  protected:
   LongChoices() { models.add(support::text_spec("long", 20'000)); }

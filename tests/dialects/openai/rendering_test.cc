@@ -2,8 +2,8 @@
 // of the server's memory.
 #include "base/extra_work.h"
 #include "bench.h"
-#include "dialects/openai/rendering_budget.h"
 #include "support/held_workers.h"
+#include "text/rendering_budget.h"
 
 namespace weir::openai {
 namespace {
@@ -58,7 +58,7 @@ TEST_F(Renderings, AreChargedUntilTheClientHasTheText) {
   work(0);
   EXPECT_EQ(charged(), 0u) << "it was given up early";
   turn();
-  work(kRenderingWork);
+  work(text::kRenderingWork);
   EXPECT_GE(charged(), 4'000'000u);
   EXPECT_LT(charged(), 5'000'000u) << "the text alone";
   turn();
@@ -75,7 +75,7 @@ TEST_F(Renderings, WithoutRoomAre503) {
   for (const char* path : {"/apply-template", "/v1/chat/completions", "/tokenize"}) {
     auto x = ask(path, 4'000'000);
     work(0), turn();
-    work(kRenderingWork), turn();
+    work(text::kRenderingWork), turn();
     EXPECT_EQ(x->response.status, 503) << path << x->sent;
     EXPECT_NE(x->sent.find("there is no memory for the prompt"), std::string::npos);
     EXPECT_EQ(memory.held(), others);
@@ -85,7 +85,7 @@ TEST_F(Renderings, WithoutRoomAre503) {
 TEST_F(Renderings, OfAClientThatLeftAreChargedToNobody) {
   auto behind = ask("/apply-template", 4'000'000);
   work(0), turn();
-  work(kRenderingWork);
+  work(text::kRenderingWork);
   EXPECT_GE(charged(), 4'000'000u);
   behind.reset();
   turn();
@@ -94,7 +94,7 @@ TEST_F(Renderings, OfAClientThatLeftAreChargedToNobody) {
   auto amid = ask("/apply-template", 4'000'000);
   amid->reads = false;
   work(0), turn();
-  work(kRenderingWork), turn();
+  work(text::kRenderingWork), turn();
   EXPECT_GE(charged(), 4'000'000u);
   amid.reset();
   EXPECT_EQ(charged(), 0u);
@@ -112,7 +112,7 @@ TEST_F(Renderings, AreChargedNoMoreOnceTheyAreTokens) {
 TEST_F(Renderings, ThatFitNoContextAreRefusedAndChargedNoMore) {
   auto x = ask("/v1/chat/completions", 30'000'000);
   work(0), turn();
-  work(kRenderingWork);
+  work(text::kRenderingWork);
   EXPECT_EQ(charged(), 0u);
   turn();
   EXPECT_EQ(error(x), "400 invalid_request_error context_length_exceeded messages");

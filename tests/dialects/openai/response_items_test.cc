@@ -215,5 +215,44 @@ TEST_F(ResponseItems, IdsLeadToTheirResponse) {
     EXPECT_EQ(responses::response_of(other), "") << other;
 }
 
+TEST_F(ResponseItems, AStreamTellsLlamaCppsTimingsWhereItIsAsked) {
+  for (bool asked : {false, true}) {
+    auto x = ask({{"stream", true}, {"timings_per_token", asked}, {"return_progress", asked}});
+    call()->generation->cached_tokens = 8;
+    x->time += std::chrono::milliseconds(30);
+    scripted().emit("ab");
+    turn();
+    scripted().end();
+    turn();
+    const auto all = events(x);
+    EXPECT_EQ(all[0]["type"], "response.created");
+    EXPECT_FALSE(all[0].contains("prompt_progress"));
+    EXPECT_EQ(all[1].value("prompt_progress", Json()),
+              asked ? Json::parse(R"({"total":18,"cache":8,"processed":18,"time_ms":30})") : Json());
+    for (const Json& event : all) {
+      const bool told = event["type"] == "response.output_text.delta" || event["type"] == "response.completed";
+      EXPECT_EQ(event.contains("timings"), asked && told) << event;
+    }
+    const Json& last = all.back();
+    EXPECT_FALSE(last["response"].contains("timings")) << "it is not stored";
+    if (!asked) continue;
+    EXPECT_EQ(last["timings"]["predicted_n"], last["response"]["usage"]["output_tokens"]);
+    EXPECT_EQ(last["timings"]["cache_n"], 8);
+  }
+}
+
+TEST_F(ResponseItems, AStreamThatASignOfLifeOpenedTellsNoProgress) {
+  auto x = ask({{"stream", true}, {"return_progress", true}, {"timings_per_token", 1}});
+  EXPECT_EQ(x->response.status, 400);
+  auto y = ask({{"stream", true}, {"return_progress", true}});
+  env.advance(std::chrono::seconds(31));
+  EXPECT_NE(y->sent.find("response.in_progress"), std::string::npos) << "before the first token";
+  scripted().emit("ab");
+  scripted().end();
+  turn();
+  EXPECT_NE(y->sent.find("response.completed"), std::string::npos) << y->sent;
+  EXPECT_EQ(y->sent.find("prompt_progress"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::openai

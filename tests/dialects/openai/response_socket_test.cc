@@ -31,6 +31,39 @@ TEST_F(ResponseSockets, TheEventsAreThoseOfTheStream) {
   EXPECT_FALSE(x->ended);
 }
 
+TEST_F(ResponseSockets, AnEventIsOneMessageHoweverLongItIs) {
+  const std::string text(60'000, 'a');
+  auto x = connect();
+  create(x, {{"store", false}});
+  scripted().emit(text);
+  settle();
+  EXPECT_EQ(told(x).size(), text.size() + 4);
+  x->reads = false;
+  scripted().end();
+  std::vector<std::string> messages;
+  bool goes_on = false;
+  size_t frames = 0;
+  for (int i = 0; i < 100 && (messages.empty() || goes_on || messages.size() < 4); ++i) {
+    settle();
+    for (const ServerFrame& frame : server_frames(std::exchange(x->sent, {}))) {
+      ASSERT_EQ(frame.first & 0x0f, goes_on ? 0 : 1) << "a text, or a part that follows one";
+      if (!goes_on) messages.emplace_back();
+      messages.back() += frame.payload;
+      goes_on = !(frame.first & 0x80), ++frames;
+    }
+    EXPECT_LT(std::exchange(x->fake_backlog, 0), 1u << 20) << "more is written once that is taken";
+    x->listener()->on_drain(*x);
+  }
+  ASSERT_EQ(messages.size(), 4u);
+  EXPECT_GT(frames, 4u);
+  EXPECT_EQ(Json::parse(messages[0])["text"], text);
+  EXPECT_EQ(Json::parse(messages[1])["part"]["text"], text);
+  const Json last = Json::parse(messages[3]);
+  EXPECT_EQ(last["type"], "response.completed");
+  EXPECT_EQ(last["response"]["output"][0], Json::parse(messages[2])["item"]);
+  EXPECT_EQ(last["sequence_number"], text.size() + 7);
+}
+
 TEST_F(ResponseSockets, OneThatIsNotStoredIsContinuedOnItsConnectionAlone) {
   auto x = connect(), other = connect();
   create(x, {{"store", false}});

@@ -151,6 +151,26 @@ TEST_F(ScoresBench, AClassIsTheLabelOfTheBestScore) {
   EXPECT_EQ(json(one)["data"][0]["label"], "LABEL_0");
 }
 
+TEST_F(ScoresBench, PoolingOfTheTaskClassifyHasTheScoresOfAllLabels) {
+  auto x = ask("/pooling", {{"input", {"ab", "c"}}, {"task", "classify"}, {"encoding_format", "float"}}, "c");
+  answer("c", scores({0.25f, 0.25f, 0.5f})), answer("c", scores({0.5f, 0.25f, 0.25f}));
+  Json said = json(x);
+  EXPECT_TRUE(said["id"].get<std::string>().starts_with("pool-")) << said;
+  EXPECT_EQ(said["object"], "list");
+  EXPECT_EQ(said["data"], Json::parse(R"([{"index":0,"object":"pooling","data":[0.25,0.25,0.5]},
+                            {"index":1,"object":"pooling","data":[0.5,0.25,0.25]}])"));
+  EXPECT_EQ(said["usage"]["total_tokens"], 3);
+  const auto refused = [&](Json body, const char* model = "c") {
+    body["task"] = "classify";
+    return error(ask("/pooling", std::move(body), model));
+  };
+  EXPECT_EQ(refused({{"input", "a"}, {"encoding_format", "base64"}}), "400 invalid_request_error - encoding_format");
+  EXPECT_EQ(refused({{"input", "a"}, {"surprise", 1}}), "400 invalid_request_error - surprise");
+  EXPECT_EQ(refused(Json::object()), "400 invalid_request_error - input");
+  EXPECT_EQ(refused({{"input", "a"}}, "m"), "400 invalid_request_error - model") << "it makes tokens";
+  EXPECT_TRUE(models["c"].held.empty());
+}
+
 TEST_F(ScoresBench, TokenIdsAreClassifiedAsTheyAre) {
   auto x = ask("/classify", {{"input", {{97, 98}, {99}}}}, "c");
   EXPECT_EQ(row(*models["c"].held.at(0)), "ab");

@@ -35,6 +35,8 @@ inline std::vector<ServerFrame> server_frames(std::string_view bytes) {
   while (bytes.size() >= 2) {
     size_t size = uint8_t(bytes[1]), head = 2;
     if (size == 126) size = size_t(uint8_t(bytes[2])) << 8 | uint8_t(bytes[3]), head = 4;
+    if (size == 127)
+      for (size = 0, head = 2; head < 10; ++head) size = size << 8 | uint8_t(bytes[head]);
     out.push_back({uint8_t(bytes[0]), std::string(bytes.substr(head, size))});
     bytes.remove_prefix(std::min(bytes.size(), head + size));
   }

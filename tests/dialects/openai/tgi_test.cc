@@ -53,6 +53,25 @@ TEST_F(Tgi, AnAnswerIsItsTextAndDetailsWhereTheyAreAskedFor) {
   EXPECT_EQ(details["top_tokens"][0], Json::parse(R"([{"id":113,"text":"q","logprob":-0.25,"special":false}])"));
 }
 
+TEST_F(Tgi, DetailsTellTheSeedOfEachText) {
+  auto x = ask({{"inputs", "ab"}, {"parameters", {{"best_of", 2}, {"do_sample", true}, {"details", true}}}});
+  ASSERT_EQ(inbox().held.size(), 2u) << x->sent;
+  std::vector<uint64_t> seeds;
+  for (const msg::Call* one : inbox().held) seeds.push_back(one->generation->sampling.seed.value_or(0));
+  EXPECT_EQ(seeds[1], seeds[0] + 1);
+  EXPECT_LT(seeds[1], uint64_t(1) << 53);
+  for (float logprob : {-2.0F, -1.0F}) {
+    scripted().token('c', likely(logprob));
+    scripted().done();
+    turn();
+  }
+  const Json details = json(x)["details"];
+  EXPECT_EQ(details["seed"], seeds[1]) << "the likelier one";
+  EXPECT_EQ(details["best_of_sequences"][0]["seed"], seeds[0]);
+  auto greedy = ask({{"inputs", "ab"}, {"parameters", {{"details", true}}}});
+  EXPECT_FALSE(call()->generation->sampling.seed) << "nothing is drawn";
+}
+
 TEST_F(Tgi, AStreamHasAnEventForEachTokenAndTheLastHasTheText) {
   for (const char* path : {"/generate_stream", "/generate"}) {
     auto x =
@@ -135,6 +154,25 @@ TEST_F(Tgi, InvocationsAnswerWithAList) {
   scripted().done();
   turn();
   EXPECT_EQ(json(x), Json::parse(R"([{"generated_text":"c"}])"));
+}
+
+// As Hugging Face's clients ask a server whose address they have.
+TEST_F(Tgi, TheRootTakesJson) {
+  auto x = open("POST", "/", R"({"inputs":"ab"})", {{"content-type", "application/json; charset=utf-8"}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  scripted().emit("c");
+  scripted().done();
+  turn();
+  EXPECT_EQ(json(x), Json::parse(R"([{"generated_text":"c"}])"));
+  EXPECT_EQ(x->record().protocol, "tgi");
+  auto other = open("POST", "/", R"({"inputs":"ab"})", {{"content-type", "application/octet-stream"}});
+  EXPECT_EQ(other->response.status, 415) << "GraphPipe's, which is not here";
+  EXPECT_EQ(json(other)["error"], "this path takes bodies of type application/json") << other->sent;
+
+  models.add(support::encoder_spec("e"));
+  bus.publish(models.catalog);
+  auto vectors = open("POST", "/", R"({"model":"e","inputs":["ab"]})", {{"content-type", "application/json"}});
+  EXPECT_EQ(models["e"].held.size(), 1u) << vectors->sent;
 }
 
 // SageMaker's containers have this route alone, and vLLM's clients ask there for all that it has.

@@ -67,6 +67,37 @@ TEST_F(TokenMembers, LlamaCppsNamesAreKnown) {
   EXPECT_EQ(error(chat({{"cache_prompt", 1}})), "400 invalid_request_error - cache_prompt");
 }
 
+TEST_F(TokenMembers, LlamaCppsSamplersMayBeOff) {
+  auto x = chat({{"samplers", {"top_k", "temperature"}},
+                 {"min_keep", 0},
+                 {"mirostat", 0},
+                 {"mirostat_tau", 5},
+                 {"mirostat_eta", 0.1},
+                 {"typ_p", 1},
+                 {"dynatemp_range", 0},
+                 {"dynatemp_exponent", 1},
+                 {"xtc_probability", 0},
+                 {"xtc_threshold", 0.1},
+                 {"dry_multiplier", 0},
+                 {"dry_base", 1.75},
+                 {"dry_allowed_length", 2},
+                 {"dry_penalty_last_n", -1},
+                 {"dry_sequence_breakers", {"\n", ":"}},
+                 {"top_n_sigma", -1},
+                 {"verbose", true}});
+  EXPECT_EQ(inbox().held.size(), 1u) << x->sent;
+  auto zero = chat({{"top_n_sigma", 0}});
+  EXPECT_EQ(inbox().held.size(), 2u) << zero->sent;
+  for (const auto& [name, on] : std::vector<std::pair<std::string, Json>>{{"typ_p", 0.5},
+                                                                          {"dynatemp_range", 0.5},
+                                                                          {"xtc_probability", 0.1},
+                                                                          {"dry_multiplier", 0.8},
+                                                                          {"top_n_sigma", 1},
+                                                                          {"verbose", "yes"}})
+    EXPECT_EQ(error(chat({{name, on}})), "400 invalid_request_error - " + name);
+  EXPECT_EQ(error(chat({{"samplers", "top_k"}})), "400 invalid_request_error - samplers");
+}
+
 TEST_F(TokenMembers, BothHoldBesideAForm) {
   auto x = complete({{"structured_outputs", {{"regex", "[a-z]+"}}}, {"bad_words", {"b"}}});
   EXPECT_TRUE(may_come('a'));

@@ -3,27 +3,28 @@
 #include "dialects/openai/generate/request.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/scores/scores.h"
+#include "marshal/tenant.h"
 
 namespace weir::openai::generate {
 namespace {
 
 using wire::Exchange;
 
+// The model that a body names.
+ApiError read_model(std::string_view body, std::string& model) {
+  return translate(body, [&](const OrderedJson& object) {
+    if (const OrderedJson* name = member(object, "model")) model = name->get<std::string>();
+    return ApiError{};
+  });
+}
+
 // A model that gives scores has its classes told, any other its embeddings.
 void embed_or_classify(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
-  read_document<std::string>(
-      state, exchange,
-      [](std::string_view body, std::string& model) {
-        return translate(body, [&](const OrderedJson& object) {
-          if (const OrderedJson* name = member(object, "model")) model = name->get<std::string>();
-          return ApiError{};
-        });
-      },
-      [](OpenAiState& there, Exchange& x, std::string&& model) {
-        auto [served, error] = find_model(there, x, model, bus::Needs::kAnything);
-        const bool classifies = served && bus::has(served->spec, bus::Needs::kScores);
-        (classifies ? scores::classify : embeddings)(there, x, {});
-      });
+  read_document<std::string>(state, exchange, read_model, [](OpenAiState& there, Exchange& x, std::string&& model) {
+    auto [served, error] = find_model(there, x, model, bus::Needs::kAnything);
+    const bool classifies = served && bus::has(served->spec, bus::Needs::kScores);
+    (classifies ? scores::classify : embeddings)(there, x, {});
+  });
 }
 
 struct OtherRoute {
@@ -108,6 +109,16 @@ void generate_stream(OpenAiState& state, Exchange& exchange, const wire::PathArg
 }
 void invocations(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   run<Route::kInvocations>(state, exchange);
+}
+
+void root(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  read_document<std::string>(state, exchange, read_model, [](OpenAiState& there, Exchange& x, std::string&& model) {
+    const bus::Catalog& catalog = there.bus.catalog(marshal::models_of(x.request()));
+    if (catalog.resolve(model, "", bus::Needs::kTokens) || !catalog.resolve(model, "", bus::Needs::kEmbeddings))
+      return invocations(there, x, {});
+    x.record().protocol = kProtocol;
+    embed_lists(there, x, {});
+  });
 }
 
 void health_generate(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {

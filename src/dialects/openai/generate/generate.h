@@ -16,6 +16,9 @@ namespace weir::openai::generate {
 void generate(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void generate_stream(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // TGI
 void invocations(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // TGI: a list of answers
+// TGI's POST /, as Hugging Face's clients ask the address of a server: the same of a model that makes tokens, else
+// embeddings as Text Embeddings Inference's /embed gives them.
+void root(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void health_generate(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 // about.cc: SGLang's /get_model_info, /get_server_info and /flush_cache, TGI's /info.
 void model_info(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);

@@ -48,6 +48,7 @@ class SglangAnswer final : public EventAnswer {
     base::Time told_at{};
     bool due = false;  // the peer has not been told of all
     size_t size() const { return input.own.size() + input.top.size() + output.own.size() + output.top.size(); }
+    size_t held() const { return input.own.held() + input.top.held() + output.own.held() + output.top.held(); }
   };
 
   Kept& kept(const Choice& choice) {
@@ -95,8 +96,8 @@ class SglangAnswer final : public EventAnswer {
   void grew(Choice& choice) override {
     Kept& all = kept(choice);
     if (!choice.delta.ids.empty()) all.last_id = choice.delta.ids.back();
-    uint64_t bytes = all.size();
-    if (request_.stream) bytes += bytes + choice.delta.weight();  // one event has all of it
+    uint64_t bytes = all.held();
+    if (request_.stream) bytes += all.size() + choice.delta.weight();  // one event has all of it
     if (!charge(choice) || !charge_bytes(all.charged, bytes)) return fail(wire::no_room_for_answer());
     all.due = !choice.delta.ids.empty();
     flush();

@@ -29,7 +29,7 @@ class TgiAnswer final : public EventAnswer {
     uint32_t seen = 0;  // tokens
     uint32_t last_id = 0;
     uint64_t charged = 0;
-    size_t size() const { return prefill.size() + tokens.size() + top.size(); }
+    size_t bytes() const { return prefill.held() + tokens.held() + top.held(); }
   };
 
   Kept& kept(const Choice& choice) {
@@ -131,7 +131,7 @@ class TgiAnswer final : public EventAnswer {
   void grew(Choice& choice) override {
     catch_up(choice);
     Kept& all = kept(choice);
-    if (!charge(choice) || !charge_bytes(all.charged, all.size())) return fail(wire::no_room_for_answer());
+    if (!charge(choice) || !charge_bytes(all.charged, all.bytes())) return fail(wire::no_room_for_answer());
     if (!request_.stream) return;
     if (end_ids_.empty()) end_ids_ = marshal::end_ids(request_.params, *spec_);
     if (!may_be_last(all)) release(all);
@@ -190,7 +190,7 @@ class TgiAnswer final : public EventAnswer {
     out += "\"finish_reason\":";
     out += length ? "\"length\"" : stopped ? "\"stop_sequence\"" : "\"eos_token\"";
     out += ",\"generated_tokens\":" + std::to_string(choice.completion_tokens) + ",\"seed\":";
-    out += request_.params.seed ? std::to_string(*request_.params.seed) : "null";
+    out += request_.params.seed ? std::to_string(*request_.params.seed + choice.index()) : "null";
   }
 
   std::vector<Kept> kept_;  // by choice
@@ -199,7 +199,12 @@ class TgiAnswer final : public EventAnswer {
 
 }  // namespace
 
+// Details tell the seed of what is drawn, with which the client can have it again.
 std::unique_ptr<Answer> tgi_answer(OpenAiState& state, Exchange& exchange, Kind kind, Request request) {
+  constexpr int kInexact = 11;  // bits that a number of JSON may lose
+  marshal::GenerationParams& params = request.params;
+  if (request.native.details && !params.seed && params.temperature.value_or(0) > 0)
+    params.seed = state.bus.env().random() >> kInexact;
   return std::make_unique<TgiAnswer>(state, exchange, kind, std::move(request));
 }
 

@@ -155,7 +155,7 @@ class LlamaAnswer final : public EventAnswer {
   void grew(Choice& choice) override {
     if (request_.stream) return send_piece(choice);
     Kept& all = kept(choice);
-    if (!charge(choice) || !charge_bytes(all.charged, all.probabilities.size())) fail(wire::no_room_for_answer());
+    if (!charge(choice) || !charge_bytes(all.charged, all.probabilities.held())) fail(wire::no_room_for_answer());
   }
   // As in llama.cpp only the text is cut: what is told of tokens has those of the line, too.
   void ended(Choice& choice) override {

@@ -25,7 +25,7 @@ void run(OpenAiState& state, Exchange& exchange) {
 // {"prompt": the text}, written while the client takes it. Its memory stays charged until then.
 class TemplateAnswer final : public wire::ExchangeListener {
  public:
-  TemplateAnswer(Exchange& exchange, std::unique_ptr<RenderingMemory> memory, std::string text)
+  TemplateAnswer(Exchange& exchange, std::unique_ptr<text::RenderingMemory> memory, std::string text)
       : exchange_(exchange), memory_(std::move(memory)), text_(std::move(text)) {}
 
   void start() {
@@ -55,7 +55,7 @@ class TemplateAnswer final : public wire::ExchangeListener {
   }
 
   Exchange& exchange_;
-  std::unique_ptr<RenderingMemory> memory_;  // null: nothing is charged
+  std::unique_ptr<text::RenderingMemory> memory_;  // null: nothing is charged
   std::string text_;
   wire::PiecewiseAnswer answer_{exchange_};
 };
@@ -68,7 +68,8 @@ class TemplateTask final : public Task, public base::ExtraWork {
 
   void run() override {
     make(rendering.next(cancelled()));
-    goes_on_ = rendering.needs_more(error);
+    goes_on_ = rendering.needs_more(error.status);
+    if (goes_on_) error = {};
   }
   bool run_briefly() override {
     make(msg::kBriefText);
@@ -85,7 +86,7 @@ class TemplateTask final : public Task, public base::ExtraWork {
   }
 
  private:
-  uint64_t extra_work() const override { return rendering.is_long() ? kRenderingWork : 0; }
+  uint64_t extra_work() const override { return rendering.extra_work(); }
   void make(const msg::TextBudget& budget) {
     if (spec_->remote_chat) {
       error = refuse("model", "another server has this model's chat template");

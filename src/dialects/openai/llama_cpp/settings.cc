@@ -1,4 +1,6 @@
 // The parameters in force for a request, as llama.cpp's answers (`generation_settings`) and /props tell them.
+#include <cmath>
+
 #include "dialects/openai/llama_cpp/llama_cpp.h"
 #include "marshal/generation_params.h"
 #include "marshal/json_tensor.h"
@@ -19,6 +21,20 @@ std::string text_list(const std::vector<std::string>& texts) {
     if (out.size() > 1) out += ',';
     marshal::write_string(out, text);
   }
+  return out += ']';
+}
+
+// [{"bias", "token"}, …], the bias null where the token never comes. Tokens that end a text, and are to be ignored, are
+// among them.
+std::string bias_list(const msg::Sampling& sampling, bool ignore_eos, const msg::TextSpec& spec) {
+  std::string out = "[";
+  const auto add = [&out](uint32_t id, const std::string& bias) {
+    out.append(out.size() > 1 ? "," : "").append("{\"bias\":").append(bias);
+    out.append(",\"token\":").append(std::to_string(id)) += '}';
+  };
+  for (const auto& [id, bias] : sampling.logit_bias) add(id, std::isfinite(bias) ? number(bias) : "null");
+  if (ignore_eos)
+    for (uint32_t id : spec.eos_ids) add(id, "null");
   return out += ']';
 }
 
@@ -45,6 +61,7 @@ std::vector<Member> settings_of(const Request& request, const msg::TextSpec& spe
           {"presence_penalty", number(sampling.presence_penalty)},
           {"frequency_penalty", number(sampling.frequency_penalty)},
           {"stop", text_list(params.stop)},
+          {"logit_bias", bias_list(sampling, params.ignore_eos, spec)},
           {"ignore_eos", std::string(word(params.ignore_eos))},
           {"stream", std::string(word(request.stream))},
           {"n_probs", std::to_string(request.logprobs.value_or(0))},

@@ -24,15 +24,18 @@ std::vector<Member> timings_of(const wire::Exchange& exchange, const TokenFigure
   const double predicted = figures.first == base::kNever ? 0 : milliseconds(now - figures.first);
   std::vector<Member> out{{"cache_n", std::to_string(figures.cached)}};
   const auto part = [&out](std::string_view n, std::string_view time, std::string_view each, std::string_view rate,
-                           uint64_t tokens, double spent) {
+                           uint64_t tokens, uint64_t timed, double spent) {
     out.push_back({n, std::to_string(tokens)});
     out.push_back({time, number_json(spent)});
-    out.push_back({each, number_json(spent / double(std::max<uint64_t>(tokens, 1)))});
-    out.push_back({rate, number_json(spent > 0 ? 1000 * double(tokens) / spent : 0)});
+    out.push_back({each, number_json(timed > 0 ? spent / double(timed) : 0)});
+    out.push_back({rate, number_json(timed > 0 && spent > 0 ? 1000 * double(timed) / spent : 0)});
   };
-  part("prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second",
-       figures.prompt - std::min(figures.cached, figures.prompt), std::max(took - predicted, 0.0));
-  part("predicted_n", "predicted_ms", "predicted_per_token_ms", "predicted_per_second", figures.completion, predicted);
+  const uint64_t made = figures.prompt - std::min(figures.cached, figures.prompt);
+  part("prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", made, made,
+       std::max(took - predicted, 0.0));
+  // The step of the prompt gives the first token: the others are what took that time.
+  part("predicted_n", "predicted_ms", "predicted_per_token_ms", "predicted_per_second", figures.completion,
+       std::max<uint64_t>(figures.completion, 1) - 1, predicted);
   return out;
 }
 

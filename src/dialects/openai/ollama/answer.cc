@@ -152,11 +152,12 @@ class OllamaAnswer final : public Answer {
     const base::Duration took = record.took(now);
     base::Duration answering{0};  // clients divide by it where there are tokens
     if (choice.first_token != base::kNever) answering = std::max(now - choice.first_token, base::Duration{1});
+    // Go's clients cannot tell 0 from a time that is missing.
     const std::pair<std::string_view, int64_t> rows[] = {
         {"total_duration", took.count()},
-        {"load_duration", 0},
+        {"load_duration", std::max<int64_t>(record.queue.count(), 1)},
         {"prompt_eval_count", choice.prompt_tokens},
-        {"prompt_eval_duration", std::max<int64_t>((took - answering - record.queue).count(), 0)},
+        {"prompt_eval_duration", std::max<int64_t>((took - answering - record.queue).count(), 1)},
         {"eval_count", choice.completion_tokens},
         {"eval_duration", answering.count()}};
     for (const auto& [name, value] : rows) ((((out += ",\"") += name) += "\":") += std::to_string(value));

@@ -185,9 +185,10 @@ ApiError messages(const OrderedJson& body, OrderedJson& out) {
   return {};
 }
 
+// Ollama's Go client sends both, and the one that it has not been given as "".
 std::string model_name(const OrderedJson& body) {
   const OrderedJson* model = member(body, "model");
-  if (!model) model = member(body, "name");
+  if (!model || *model == "") model = member(body, "name");
   return model ? model->get<std::string>() : std::string();
 }
 

@@ -8,7 +8,8 @@
 //   event: response.completed, response.incomplete, response.failed          {…,"response":{…}}
 // An item is a message, thoughts ("reasoning", with reasoning_text), or a call of a tool ("function_call", with
 // function_call_arguments; "custom_tool_call", whose custom_tool_call_input comes in one delta, when it is whole). The
-// events that end an item repeat it: a stream holds what it has said, and is charged for it. A call that a stop string
+// events that end an item repeat it: a stream holds what it has said, and is charged for it. Where that is much, those
+// of the last item, and the one with the response, are written while the client takes them. A call that a stop string
 // or the model's end cuts is in no response.
 #include <algorithm>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "dialects/openai/responses/put_off.h"
 #include "dialects/openai/responses/replay.h"
 #include "dialects/openai/responses/responses.h"
+#include "dialects/openai/responses/stream_events.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
 #include "wire/service_guard.h"
@@ -33,6 +35,9 @@ namespace weir::openai::responses {
 namespace {
 
 using wire::Exchange;
+
+// Bytes of an answer whose last events are not written at once.
+constexpr uint64_t kLongAnswer = 256 << 10;
 
 // The inside of a JSON list, with more items.
 std::string with_items(std::string list, const std::vector<Item>& more) {
@@ -55,6 +60,19 @@ void add_logprobs(std::string& out, const JsonElements& logprobs) {
   out += ",\"logprobs\":[";
   logprobs.append_to(out);
   out += ']';
+}
+
+// llama.cpp's, which no stored response has. Where a sign of life opened the stream the prompt is not through yet.
+template <class Choices>
+std::string progress_of(const Exchange& exchange, const Request& request, const Choices& choices) {
+  std::string out;
+  if (!request.progress || choices.empty() || choices.front().figures().first == base::kNever) return out;
+  llama_cpp::write_progress(out, exchange, choices.front().figures());
+  return out;
+}
+template <class Choices>
+void add_timings(std::string& event, const Exchange& exchange, const Request& request, const Choices& choices) {
+  if (request.timings && !choices.empty()) llama_cpp::write_timings(event, exchange, choices.front().figures());
 }
 
 std::string_view status_of(Progress how) { return how == Progress::kCut ? "incomplete" : "completed"; }
@@ -94,7 +112,7 @@ class ResponseAnswer final : public EventAnswer {
     if (request_.stream) open(events);
     take(choice.delta, events);
     if (!events.empty()) stream_.send(std::move(events));
-    if (!charge_bytes(charged_, held_ + logprobs_.size() + request_.echoed.size())) fail(wire::no_room_for_answer());
+    if (!charge_bytes(charged_, held_ + logprobs_.held() + request_.echoed.size())) fail(wire::no_room_for_answer());
   }
   void ended(Choice&) override {}
 
@@ -109,11 +127,13 @@ class ResponseAnswer final : public EventAnswer {
     if (items_.empty() && !told && !request_.warms_up) begin_item(Item::Kind::kMessage, events);
     const bool whole = choice.end.why == End::Why::kStop || request_.warms_up;
     const Progress how = whole ? Progress::kDone : Progress::kCut;
+    long_ = is_long();
     end_item(how, events);
     // Their numbers are taken: they go out also where the response fails for all that.
     if (request_.stream && !events.empty()) stream_.send(std::move(events));
     may_be_kept_ = held_for_answer() <= most_kept();
-    const bool in_one_text = request_.stream || (may_be_kept_ && (request_.store || !request_.conversation.empty()));
+    const bool in_one_text =
+        (request_.stream && !long_) || (may_be_kept_ && (request_.store || !request_.conversation.empty()));
     if (in_one_text && !gathered_.charge_text()) return failed(wire::no_room_for_answer());
     complete(how, 1);
   }
@@ -137,8 +157,8 @@ class ResponseAnswer final : public EventAnswer {
     if (request_.store && may_be_kept_) return store(how);
     if (Continuations* kept = continuations_of(exchange_); kept && may_be_kept_)
       kept->keep(id_, all_turns(request_, items_));
-    if (request_.stream) return end_stream(view(status_of(how), how, {}).json(), how);
     const ResponseView all = view(status_of(how), how, {});
+    if (request_.stream) return end_stream(all);
     finish_text(
         std::make_unique<PiecesText>(all.pieces(), [all](size_t piece, SplicedText& out) { all.write(piece, out); }));
   }
@@ -148,9 +168,24 @@ class ResponseAnswer final : public EventAnswer {
     if (!may_be_kept_) return conversations::conversation_is_full();
     return conversations::append_items(state_, exchange_, id, with_items(request_.new_items, items_));
   }
-  void end_stream(std::string_view response, Progress how) {
-    std::string events, members = ",\"response\":";
-    add_event(events, "response." + std::string(status_of(how)), members += response);
+  bool is_long() const { return request_.stream && held_ > kLongAnswer; }
+  // The last event has all of the response. It comes behind those of the last item.
+  void end_stream(const ResponseView& all) {
+    SplicedText begin = std::exchange(ending_, {});
+    events_.begin(begin, "response." + std::string(all.status));
+    begin.own += ",\"response\":";
+    std::string timings;
+    if (all.error.empty()) add_timings(timings, exchange_, request_, choices_);
+    auto text = std::make_unique<PiecesText>(
+        all.pieces(), [all, begin = std::move(begin), timings = std::move(timings)](size_t piece, SplicedText& out) {
+          if (piece == 0) out = begin;
+          all.write(piece, out);
+          if (piece + 1 == all.pieces()) out.own += timings, StreamEvents::end(out);
+        });
+    stream_.stop();
+    if (long_) return finish_text(std::move(text));
+    std::string events;
+    (void)text->write(events, SIZE_MAX);
     stream_.end(std::move(events));
   }
   void let_go() override {
@@ -169,20 +204,20 @@ class ResponseAnswer final : public EventAnswer {
   void store(Progress how) {
     StoredResponse stored;
     stored.turns = base::Bytes::adopt(all_turns(request_, items_));
-    stored.response = base::Bytes::adopt(view(status_of(how), how, {}).json());
-    cuts_.events = sequence_ + 1;  // with the last one, which is still to come
+    const ResponseView all = view(status_of(how), how, {});
+    stored.response = base::Bytes::adopt(all.json());
+    cuts_.events = events_.count() + 1;  // with the last one, which is still to come
     if (request_.stream) stored.about = write_cuts(cuts_);
     const bool of_job = is_job_of_response(state_, exchange_);
     const base::Bytes whole = of_job ? outcome_of(state_, stored) : stored.response;
-    store_response(state_, exchange_, id_, std::move(stored), [this, open = open_exchange_, whole, how] {
-      if (*open)
-        wire::guarded(exchange_, [&] { request_.stream ? end_stream(whole.view(), how) : finish_written(whole); });
+    store_response(state_, exchange_, id_, std::move(stored), [this, open = open_exchange_, whole, all] {
+      if (*open) wire::guarded(exchange_, [&] { request_.stream ? end_stream(all) : finish_written(whole); });
     });
   }
   void break_off(const ApiError& error) override {
-    std::string events;
-    add_event(events, "response.failed", ",\"response\":" + view("failed", Progress::kCut, error.status.text).json());
-    stream_.end(std::move(events));
+    failure_ = error.status.text;
+    long_ = is_long();
+    end_stream(view("failed", Progress::kCut, failure_));
   }
 
   // ---- Items
@@ -233,9 +268,7 @@ class ResponseAnswer final : public EventAnswer {
     held_ += kHeld + item.name.size();
     cuts_.items.emplace_back();
     open_ = true;
-    if (!request_.stream) return;
-    add_item_event(events, "response.output_item.added", Progress::kBegun);
-    if (!item.calls()) add_part_event(events, "response.content_part.added", {});
+    if (request_.stream) events_.begin_item(events);
   }
   void append_delta(std::string_view text, std::string& events) {
     Item& item = items_.back();
@@ -243,38 +276,34 @@ class ResponseAnswer final : public EventAnswer {
     held_ += text.size();
     JsonElements logprobs;
     if (item.kind == Item::Kind::kMessage) std::swap(logprobs, logprobs_);
-    held_ += logprobs.size();
+    held_ -= item.logprobs.held();
     item.logprobs.append(logprobs);
+    held_ += item.logprobs.held();
     if (!request_.stream || item.kind == Item::Kind::kCustomCall) return;
     cuts_.items.back().push_back(uint32_t(text.size()));
     held_ += sizeof(uint32_t);
-    std::string data = part_place();
+    std::string data = events_.part_place();
     add_string(data, "delta", text);
     if (item.kind == Item::Kind::kMessage) add_logprobs(data, logprobs);
-    add_event(events, std::string(names_of(item).delta) + ".delta", data);
+    add_timings(data, exchange_, request_, choices_);
+    events_.add(events, std::string(names_of(item).delta) + ".delta", data);
   }
   void end_item(Progress how, std::string& events) {
     if (!std::exchange(open_, false)) return;
     Item& item = items_.back();
     if (item.kind == Item::Kind::kCustomCall) end_input(item, events);
     if (!request_.stream) return;
-    std::string data = part_place();
-    const bool custom = item.kind == Item::Kind::kCustomCall;
-    add_string(data, custom ? "input" : item.calls() ? "arguments" : "text", custom ? item.input : item.text);
-    if (item.kind == Item::Kind::kMessage) add_logprobs(data, item.logprobs);
-    if (item.kind == Item::Kind::kCall) add_string(data, "name", client_name(item));
-    add_event(events, std::string(names_of(item).delta) + ".done", data);
-    if (!item.calls()) add_part_event(events, "response.content_part.done", item.text);
-    add_item_event(events, "response.output_item.done", how);
+    events_.end_item(ending_, how);
+    if (!long_) std::exchange(ending_, {}).append_to(events);
   }
   // The text that the arguments hold is known once they are whole.
   void end_input(Item& item, std::string& events) {
     item.input = custom_input(item.text);
     held_ += item.input.size();
     if (!request_.stream || item.input.empty()) return;
-    std::string data = part_place();
+    std::string data = events_.part_place();
     add_string(data, "delta", item.input);
-    add_event(events, std::string(names_of(item).delta) + ".delta", data);
+    events_.add(events, std::string(names_of(item).delta) + ".delta", data);
   }
 
   // ---- Events
@@ -283,38 +312,8 @@ class ResponseAnswer final : public EventAnswer {
     if (exchange_.responding()) return;
     stream_.open();
     const std::string begun = ",\"response\":" + view("in_progress", Progress::kBegun, {}).json();
-    add_event(events, "response.created", begun);
-    add_event(events, "response.in_progress", begun);
-  }
-  void add_event(std::string& events, std::string_view type, std::string_view members) {
-    std::string data = "{\"type\":\"";
-    data += type;
-    data += "\",\"sequence_number\":" + std::to_string(sequence_++);
-    data += members;
-    wire::append_sse(events, data += '}', type);
-  }
-  // An event with the last item.
-  void add_item_event(std::string& events, std::string_view type, Progress progress) {
-    SplicedText item;
-    write_item(item, items_.back(), progress);
-    std::string data = place() + ",\"item\":";
-    item.append_to(data);
-    add_event(events, type, data);
-  }
-  // `,"output_index":…` of the last item; and with the place in it.
-  std::string place() const { return ",\"output_index\":" + std::to_string(items_.size() - 1); }
-  std::string part_place() const {
-    std::string out = place();
-    add_string(out, "item_id", items_.back().id);
-    if (!items_.back().calls()) out += ",\"content_index\":0";
-    return out;
-  }
-  void add_part_event(std::string& events, std::string_view type, std::string_view text) {
-    SplicedText part;
-    write_part(part, items_.back(), text);
-    std::string data = part_place() + ",\"part\":";
-    part.append_to(data);
-    add_event(events, type, data);
+    events_.add(events, "response.created", begun);
+    events_.add(events, "response.in_progress", begun + progress_of(exchange_, request_, choices_));
   }
 
   // The response with its items, of which the last has come so far; `error`: why it failed.
@@ -332,7 +331,10 @@ class ResponseAnswer final : public EventAnswer {
   bool open_ = false;         // more may come to the last
   bool may_be_kept_ = false;  // what is longer is kept nowhere, so that no text is made of it
   uint64_t held_ = 0, charged_ = 0;
-  uint64_t sequence_ = 0;
+  StreamEvents events_{items_};
+  SplicedText ending_;   // events of the last item that are still to be written
+  bool long_ = false;    // what comes last is written while the client takes it
+  std::string failure_;  // why it failed
   StreamCuts cuts_;
   const std::shared_ptr<bool> open_exchange_ = std::make_shared<bool>(true);
 };

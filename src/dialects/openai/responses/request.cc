@@ -10,7 +10,7 @@
 namespace weir::openai::responses {
 namespace {
 
-constexpr std::array<RenamedMember, 18> kCarried{{{"model", "model"},
+constexpr std::array<RenamedMember, 20> kCarried{{{"model", "model"},
                                                   {"temperature", "temperature"},
                                                   {"top_p", "top_p"},
                                                   {"presence_penalty", "presence_penalty"},
@@ -28,7 +28,10 @@ constexpr std::array<RenamedMember, 18> kCarried{{{"model", "model"},
                                                   {"seed", "seed"},
                                                   {"stop", "stop"},
                                                   {"ignore_eos", "ignore_eos"},
-                                                  {"cache_salt", "cache_salt"}}};
+                                                  {"cache_salt", "cache_salt"},
+                                                  // llama.cpp's
+                                                  {"timings_per_token", "timings_per_token"},
+                                                  {"return_progress", "return_progress"}}};
 constexpr std::array<std::string_view, 12> kRead{
     "input", "instructions",         "tools",      "text",        "tool_choice", "include", "reasoning", "top_logprobs",
     "store", "previous_response_id", "background", "conversation"};

@@ -126,11 +126,11 @@ void ResponseSocket::on_closing(uint16_t code) {
 
 // ---- What goes
 
-void ResponseSocket::send_event(std::string_view json) {
+void ResponseSocket::send_event(std::string_view json, WebSocket::More more) {
   sent_ = state_.bus.env().now();
   std::vector<base::Bytes> pieces;
   pieces.push_back(base::Bytes::copy_of(json));
-  socket_.send(WebSocket::Kind::kText, std::move(pieces));
+  socket_.send(WebSocket::Kind::kText, std::move(pieces), more);
 }
 
 // Reading, and the next request, may have waited for this: they go on in a turn of their own.

@@ -57,7 +57,7 @@ class ResponseSocket final : public wire::ExchangeListener, SocketRequest::Conne
   // SocketRequest::Connection
   wire::Exchange& exchange() override { return exchange_; }
   Continuations& continuations() override { return continuations_; }
-  void send_event(std::string_view json) override;
+  void send_event(std::string_view json, wire::WebSocket::More more = wire::WebSocket::More::kNo) override;
   void on_request_over() override;
   // wire::WebSocket::Side
   void on_message(wire::WebSocket::Kind kind, base::Bytes message) override;

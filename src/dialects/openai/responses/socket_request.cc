@@ -12,6 +12,8 @@
 namespace weir::openai::responses {
 namespace {
 
+using wire::WebSocket;
+
 constexpr size_t kLongestError = 64 << 10;
 constexpr size_t kLongToScan = 16 << 10;  // bytes of a message: a longer one is not read again on the shard
 constexpr std::string_view kBroken =
@@ -73,17 +75,35 @@ void SocketRequest::take_body(base::Bytes piece) {
   if (answer_.size() + piece.size() <= kLongestError) answer_ += piece.view();
 }
 
-// Whole events, as EventStream sends them; what is no event is a sign of life, and a WebSocket has its own.
+// Events, which may come in parts; a line that is of none is a sign of life, and a WebSocket has its own.
 void SocketRequest::send_events(std::string_view events) {
-  constexpr std::string_view kEvent = "event: ", kData = "data: ";
   while (!events.empty()) {
-    const std::string_view line = events.substr(0, events.find('\n'));
-    events.remove_prefix(std::min(events.size(), line.size() + 1));
-    if (line.starts_with(kEvent)) failed_ = failed_ || line.substr(kEvent.size()) == "response.failed";
-    if (!line.starts_with(kData)) continue;
-    ++events_;
-    connection_.send_event(line.substr(kData.size()));
+    const std::string_view part = events.substr(0, events.find('\n'));
+    events.remove_prefix(part.size());
+    send_line(part, events.empty() ? LineEnd::kNotYet : LineEnd::kHere);
+    if (!events.empty()) events.remove_prefix(1);
   }
+}
+
+void SocketRequest::send_line(std::string_view part, LineEnd end) {
+  constexpr std::string_view kData = "data: ";
+  if (!in_data_) {
+    const size_t name = std::min(part.size(), kData.size() - std::min(kData.size(), line_.size()));
+    line_ += part.substr(0, name);
+    part.remove_prefix(name);
+    in_data_ = line_ == kData;
+    if (in_data_) ++events_, line_.clear();
+  }
+  const bool ended = end == LineEnd::kHere;
+  if (in_data_) {
+    if (ended || !part.empty()) connection_.send_event(part, ended ? WebSocket::More::kNo : WebSocket::More::kYes);
+    in_data_ = !ended;
+    return;
+  }
+  line_ += part;
+  if (!ended) return;
+  failed_ = failed_ || line_ == "event: response.failed";
+  line_.clear();
 }
 
 // The connection waits for this, so it is told also where there is no memory for the error.
@@ -105,6 +125,7 @@ void SocketRequest::forget_previous() {
 
 void SocketRequest::fail(Answered how) {
   failed_ = true;
+  if (std::exchange(in_data_, false)) connection_.send_event({});  // the message that was broken off ends
   const bool whole = !streams_ && how == Answered::kWhole;
   connection_.send_event(whole ? error_event(record_.status, answer_, retry_after_, events_)
                                : error_event(500, kBroken, {}, events_));

@@ -1,5 +1,5 @@
 // SocketRequest: one `response.create` of a WebSocket, as the POST to the same path with `stream: true` that it stands
-// for. Its events go to the client as messages, one each.
+// for. Its events go to the client as messages, one each; a long one in frames, as it is written.
 //
 //   {"type":"response.created","sequence_number":0,…}                                as in the stream of the POST
 //   {"type":"error","status":400,"error":{"code","message","param","type"},          any answer that is no stream
@@ -9,12 +9,14 @@
 // ResponseErrorEvent, has the members behind them. Where the POST's head has a Retry-After, `error.headers` has it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "dialects/openai/responses/continuations.h"
 #include "dialects/openai/state.h"
 #include "wire/inner_exchange.h"
+#include "wire/websocket.h"
 
 namespace weir::openai::responses {
 
@@ -28,8 +30,8 @@ class SocketRequest final : public wire::InnerExchange {
    public:
     virtual wire::Exchange& exchange() = 0;
     virtual Continuations& continuations() = 0;
-    // JSON, one message.
-    virtual void send_event(std::string_view json) = 0;
+    // JSON, one message; or a part of it, which `more` follows.
+    virtual void send_event(std::string_view json, wire::WebSocket::More more = wire::WebSocket::More::kNo) = 0;
     // The request is over, and all of it is sent. Called in a turn of its own; may destroy it.
     virtual void on_request_over() = 0;
 
@@ -54,11 +56,15 @@ class SocketRequest final : public wire::InnerExchange {
   void answer_over(Answered how) override;
 
   void send_events(std::string_view events);
+  enum class LineEnd : uint8_t { kNotYet, kHere };
+  void send_line(std::string_view part, LineEnd end);
   void fail(Answered how);
   void forget_previous();
 
   Connection& connection_;
   bool streams_ = false, failed_ = false;
+  bool in_data_ = false;     // of an event, whose end has not come
+  std::string line_;         // of an event, another, as far as it has come
   uint64_t events_ = 0;      // that were sent
   std::string retry_after_;  // of an answer that is no stream, as the next
   std::string answer_;

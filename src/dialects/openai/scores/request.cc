@@ -41,7 +41,7 @@ class ScoreMembers {
     bool ok = true;
     if (name == "model") return fields_.text(name, kMaxNameText, out_.model);
     if (name == "priority") return fields_.whole(name, 0, std::numeric_limits<uint32_t>::max(), out_.priority);
-    if (name == "request_id") return request_id(name);
+    if (name == "request_id") return read_request_id(fields_, name, out_.request_id);
     if (name == "truncate_prompt_tokens") return truncate(name);
     if (name == "add_special_tokens") return fields_.flag(name, added_);
     if (name == "activation" || name == "use_activation") return fields_.flag(name, out_.activation);
@@ -83,9 +83,9 @@ class ScoreMembers {
   }
 
   bool read_texts(const std::string& name, bool& ok) {
-    if (api_ == ScoreApi::kClassify && name == "input")
+    if (classifies(api_) && name == "input")
       ok = read_input(name);
-    else if (api_ != ScoreApi::kClassify && is_one_of(name, kFirstNames))
+    else if (!classifies(api_) && is_one_of(name, kFirstNames))
       ok = list(name, out_.first);
     else if (api_ == ScoreApi::kScore && is_one_of(name, kSecondNames))
       ok = list(name, out_.second);
@@ -145,14 +145,6 @@ class ScoreMembers {
     return most.value_or(1) == 1 || fields_.refuse(name, "a document is scored as one chunk here");
   }
 
-  bool request_id(const std::string& name) {
-    if (!fields_.text(name, 128, out_.request_id)) return false;
-    for (char c : out_.request_id)
-      if (c <= ' ' || c >= 0x7f || c == '"' || c == '\\')
-        return fields_.refuse(name, "takes printable ASCII without spaces and quotes");
-    return true;
-  }
-
   ApiError settle() {
     if (!added_) return refuse("add_special_tokens", "add_special_tokens: the model scores texts with them alone");
     if (reranks()) out_.cut = true;
@@ -161,7 +153,7 @@ class ScoreMembers {
     const char* second = reranks() ? "documents" : "text_2";
     if (out_.first.empty() && out_.ids.empty())
       return refuse(first, std::string(first) + " must be a text" + (reranks() ? "" : " or texts"));
-    if (api_ == ScoreApi::kClassify) return {};
+    if (classifies(api_)) return {};
     if (out_.second.empty()) return refuse(second, std::string(second) + " must be a list with at least one text");
     if (out_.first.size() > 1 && out_.first.size() != out_.second.size())
       return refuse(second, "text_1 has " + std::to_string(out_.first.size()) + " texts and text_2 " +
@@ -184,6 +176,14 @@ size_t Request::bytes() const {
     for (const std::string& text : *texts) out += sizeof(text) + text.capacity();
   for (const auto& row : ids) out += sizeof(row) + row.capacity() * sizeof(uint32_t);
   return out;
+}
+
+bool read_request_id(FieldReader& fields, std::string_view name, std::string& out) {
+  constexpr size_t kLongest = 128;
+  if (!fields.text(name, kLongest, out)) return false;
+  const bool plain =
+      std::all_of(out.begin(), out.end(), [](char c) { return c > ' ' && c < 0x7f && c != '"' && c != '\\'; });
+  return plain || fields.refuse(name, "takes printable ASCII without spaces and quotes");
 }
 
 ApiError read_request(std::string_view body, ScoreApi api, Request& request) {

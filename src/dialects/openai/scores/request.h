@@ -6,6 +6,7 @@
 //   score      text_1, text_2 (also: queries or data_1; documents, items or data_2), each a text or a list: 1:1, 1:N,
 //              N:N; vLLM's form
 //   classify   input: a text or a list, or token ids or a list of those; vLLM's form
+//   pooling    the same for task "classify", without the member "task"
 // Reference: docs.vllm.ai ("OpenAI-Compatible Server"), docs.cohere.com/reference/rerank, jina.ai/reranker.
 #pragma once
 
@@ -17,9 +18,15 @@
 
 #include "dialects/openai/api_error.h"
 
+namespace weir::marshal {
+class FieldReader;
+}
+
 namespace weir::openai::scores {
 
-enum class ScoreApi : uint8_t { kRerank, kCohereRerank, kScore, kClassify };
+enum class ScoreApi : uint8_t { kRerank, kCohereRerank, kScore, kClassify, kPooling };
+// Whether the API asks for all labels of each text by itself.
+constexpr bool classifies(ScoreApi api) { return api == ScoreApi::kClassify || api == ScoreApi::kPooling; }
 
 inline constexpr size_t kMaxTexts = 2048;       // of one request
 inline constexpr size_t kMaxScores = 1u << 18;  // texts × labels
@@ -43,6 +50,8 @@ struct Request {
   size_t bytes() const;
 };
 
+// A client's own name for its request, from the member of that name, as both APIs of scores have it.
+bool read_request_id(marshal::FieldReader& fields, std::string_view name, std::string& out);
 // Errors: 400 naming the member.
 ApiError read_request(std::string_view body, ScoreApi api, Request& request);
 

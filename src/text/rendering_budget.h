@@ -12,22 +12,17 @@
 
 #include "base/client.h"
 #include "base/stepped_charge.h"
-#include "dialects/openai/api_error.h"
 #include "msg/text_codec.h"
-#include "wire/exchange.h"
 
-namespace weir::wire {
-class BodyMemory;
-}
-
-namespace weir::openai {
+namespace weir::text {
 
 // A rendering of any length, as base::ExtraWork counts it: half a second.
 inline constexpr uint64_t kRenderingWork = uint64_t(1) << 20;
 
 // The memory of a rendering, charged until this is destroyed. On one thread at a time.
 struct RenderingMemory {
-  RenderingMemory(base::MemoryLedger* ledger, const wire::BodyMemory* bodies, base::ClientRef of);
+  RenderingMemory(base::MemoryLedger& ledger, base::ClientRef of, base::SteppedCharge::Owner owner)
+      : client(std::move(of)), charge(&ledger, base::MemoryKind::kDecoding, 0, owner) {}
   RenderingMemory(const RenderingMemory&) = delete;
 
   const base::ClientRef client;  // outlives what is charged to it
@@ -36,16 +31,17 @@ struct RenderingMemory {
 
 class RenderingBudget {
  public:
-  // Before next(): whose request it is, and the bytes of its text. `bodies`: the rule of clients'
-  // shares; null: there is none.
-  void begin(wire::Exchange& exchange, const wire::BodyMemory* bodies, size_t bytes);
+  // Before next(): the bytes of the request's text, and who is charged. `client`: the owner's, which it keeps alive.
+  // `ledger`: null: nothing is charged.
+  void begin(size_t bytes, base::MemoryLedger* ledger, base::ClientRef client, base::SteppedCharge::Owner owner);
 
   // For a worker's thread.
   msg::TextBudget next(const std::atomic<bool>* cancelled) const;
   // Whether the error says that next() was too little, and there is more: it is no error then.
-  bool needs_more(ApiError& error);
+  bool needs_more(const base::Status& error);
   // Behind needs_more(): the next turn is one among the forms.
   bool is_long() const { return long_; }
+  uint64_t extra_work() const { return long_ ? kRenderingWork : 0; }  // of that turn: base::ExtraWork
   // Null: nothing is charged.
   std::unique_ptr<RenderingMemory> take_memory() { return std::move(memory_); }
 
@@ -55,4 +51,4 @@ class RenderingBudget {
   bool long_ = false;
 };
 
-}  // namespace weir::openai
+}  // namespace weir::text
