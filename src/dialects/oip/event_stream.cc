@@ -2,8 +2,11 @@
 
 #include <utility>
 
+#include "base/overload.h"
 #include "base/units.h"
+#include "wire/router.h"
 #include "wire/sse.h"
+#include "wire/text.h"
 
 namespace weir::oip {
 namespace {
@@ -61,6 +64,19 @@ void EventStream::end(wire::Fields trailers) {
     exchange_.body(base::Bytes::adopt(std::move(event)));
   }
   exchange_.end(std::move(trailers));
+}
+
+void EventStream::fail(const base::Status& status) {
+  exchange_.record().set_outcome(status);
+  const std::string error = wire::error_json(status.text);
+  if (exchange_.responding()) return send(error), end();
+  quiet_.stop();
+  wire::Response response = wire::stream_head();
+  response.status = base::http_status(status);
+  if (wire::wants_retry_after(exchange_, response.status)) response.fields.add("retry-after", "1");
+  std::string event;
+  wire::append_sse(event, error);
+  exchange_.respond(std::move(response), base::Bytes::adopt(std::move(event)));
 }
 
 base::Bytes request_of(const wire::Exchange& exchange) {

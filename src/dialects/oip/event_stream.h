@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/status.h"
 #include "wire/exchange.h"
 #include "wire/quiet_timer.h"
 
@@ -27,6 +28,8 @@ class EventStream {
   void send(std::string_view json);
   void send_text(std::string text);
   void end(wire::Fields trailers = {});
+  // `{"error":"<text>"}` as the last event; before the first one with the error's status, as Triton tells it.
+  void fail(const base::Status& status);
 
  private:
   void open();

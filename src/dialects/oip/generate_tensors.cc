@@ -189,13 +189,8 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
   }
   void ended(const Status& status) override {
     exchange_.record().set_outcome(status);
-    if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
+    if (!status.ok()) return streams() ? events_.fail(status) : respond_error(exchange_, status);
     if (!streams()) return respond_inferred(exchange_, std::move(reply_));
-    if (!status.ok()) {
-      std::string error = "{\"error\":";
-      marshal::write_string(error, status.text);
-      events_.send(error + "}");
-    }
     events_.end();
   }
 

@@ -257,12 +257,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   }
   void fail(const Status& status) {
     leave();
-    if (!exchange_.responding()) return respond_error(exchange_, status);
-    exchange_.record().set_outcome(status);
-    std::string error = "{\"error\":";
-    marshal::write_string(error, status.text);
-    events_.send(error + "}");
-    events_.end();
+    streams() ? events_.fail(status) : respond_error(exchange_, status);
   }
 
   void leave() {

@@ -37,6 +37,17 @@ bool apply_shared(RegionRange& range, std::string_view name, msg::ParamValue&& v
   return true;
 }
 
+// Names that Triton keeps for itself: a client that sends another one means a server that knows it.
+Status apply_reserved(InferOptions& options, std::string_view name, const msg::ParamValue& value) {
+  constexpr std::string_view kEmptyFinal = "triton_enable_empty_final_response";
+  const bool* flag = std::get_if<bool>(&value);
+  if (name == kEmptyFinal && flag) return options.empty_final = *flag, Status();
+  const std::string text(name);
+  return base::invalid_field("parameters[\"" + text + "\"]",
+                             "parameter '" + text + "': names that begin with triton_ are reserved for Triton usage; " +
+                                 "a request may have " + std::string(kEmptyFinal) + ", true or false");
+}
+
 }  // namespace
 
 Status check_name(std::string_view name, std::string_view what) {
@@ -55,7 +66,7 @@ Status apply(msg::Call& call, InferOptions& options, std::string_view name, msg:
     if (status.ok()) options.form = binary ? OutputForm::kBinary : OutputForm::kJson;
     return status;
   }
-  if (name == "triton_enable_empty_final_response") return get_flag(name, value, options.empty_final);
+  if (name.starts_with("triton_")) return apply_reserved(options, name, value);
   if (Status status = marshal::apply_to_call(call, name, value); !status.ok()) return status;
   if (call.parameters.size() == kMaxParameters)
     return invalid("more than " + std::to_string(kMaxParameters) + " parameters");
@@ -72,9 +83,8 @@ Status apply(std::string_view output, OutputOptions& asked, std::string_view nam
   std::string of = "output '" + std::string(output) + "': ";
   if (name == "classification") {
     auto k = whole_number(value);
-    if (!k || *k > kMaxClasses)
-      return invalid(of + "parameter 'classification' takes a whole number from 0 to " + std::to_string(kMaxClasses));
-    asked.classes = uint32_t(*k);
+    if (!k) return invalid(of + "parameter 'classification' takes a whole number, 0 or more");
+    asked.classes = uint32_t(std::min<uint64_t>(*k, UINT32_MAX));  // a row has no more than its classes
   } else if (name == "binary_data") {
     auto* binary = std::get_if<bool>(&value);
     if (!binary) return invalid(of + "parameter 'binary_data' takes true or false");

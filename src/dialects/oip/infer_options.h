@@ -26,7 +26,6 @@
 namespace weir::oip {
 
 inline constexpr size_t kMaxInputs = 256, kMaxOutputs = 256, kMaxParameters = 256;
-inline constexpr uint32_t kMaxClasses = 1000;      // of a row, that a classification may ask for
 inline constexpr size_t kMaxClassLines = 100'000;  // of all rows: each is a string of some twenty bytes
 inline constexpr size_t kMaxName = 1024;           // bytes of a tensor's or parameter's name: errors repeat them
 

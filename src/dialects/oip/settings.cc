@@ -52,8 +52,8 @@ Status check_log(const std::string& key, const msg::ParamValue& value) {
   if (key == "log_file") {
     if (text && text->empty()) return {};
     return base::failure(base::Code::kUnimplemented,
-                         "log setting 'log_file' cannot be changed: logs go to the "
-                         "standard error stream");
+                         "log file location can not be updated through network protocol: logs go to the standard "
+                         "error stream");
   }
   return invalid("unknown log setting '" + key + "'");
 }

@@ -158,7 +158,8 @@ TEST(GrpsCustom, RoutesThatLeadNowhereAreNamed) {
   Bench bench;
   auto wrong = missing_from_catalog(options, *bench.models.catalog);
   ASSERT_EQ(wrong.size(), 3u);
-  EXPECT_TRUE(wrong[0].starts_with("grps.routes: POST /model: Request for unknown model 'digist'")) << wrong[0];
+  EXPECT_TRUE(wrong[0].starts_with("grps.routes: POST /model: Request for unknown model: 'digist' is not found"))
+      << wrong[0];
   EXPECT_EQ(wrong[1], "grps.routes: POST /input: model 'digits' has no input 'imag', did you mean 'image'?");
   EXPECT_EQ(wrong[2], "grps.routes: POST /input: model 'digits' has no output 'zzz'; it has p");
 }

@@ -82,7 +82,7 @@ TEST(GrpsModel, ThePayloadWinsOverTheQueryAndNamesMayHaveDashes) {
   EXPECT_EQ(bench.models["my-text"].seen.size(), 2u);
   EXPECT_EQ(bench.predict("{" + two, "?model=add-7").status, 404);
   EXPECT_EQ(bench.predict(R"({"str_data":"x"})", "?model=ad").body,
-            failure(404, "Request for unknown model 'ad': did you mean 'add'?"));
+            failure(404, "Request for unknown model: 'ad' is not found; did you mean 'add'?"));
   EXPECT_EQ(bench.predict(R"({"str_data":"x"})", "?model=broken").status, 503);
   EXPECT_EQ(bench.predict(R"({"str_data":"x"})").status, 400);
 }

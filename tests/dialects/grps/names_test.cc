@@ -17,9 +17,10 @@ TEST(GrpsNames, ZeroesBehindAVersionMeanNothing) {
   Bench bench;
   for (auto name : {"add-2", "add-2.0", "add-2.0.0", "add-2.0.0.0.0"}) EXPECT_EQ(says(bench, name), "add/2") << name;
   EXPECT_EQ(says(bench, "my-text-1.0"), "my-text/1");
-  EXPECT_EQ(says(bench, "add-3.0.0"), "model 'add' has no version '3.0.0'; it serves 1, 2") << "the version as asked";
-  EXPECT_EQ(says(bench, "add-2.0.1"), "model 'add' has no version '2.0.1'; it serves 1, 2");
-  EXPECT_EQ(says(bench, "add-.0.0"), "model 'add' has no version '.0.0'; it serves 1, 2");
+  EXPECT_EQ(says(bench, "add-3.0.0"), "Request for unknown model: 'add' version 3.0.0 is not found; it serves 1, 2")
+      << "the version as asked";
+  EXPECT_EQ(says(bench, "add-2.0.1"), "Request for unknown model: 'add' version 2.0.1 is not found; it serves 1, 2");
+  EXPECT_EQ(says(bench, "add-.0.0"), "Request for unknown model: 'add' version .0.0 is not found; it serves 1, 2");
   EXPECT_EQ(says(bench, "add-"), "add/2") << "no version";
   EXPECT_EQ(says(bench, "broken-1"), "model 'broken' version 1 is not ready: the file is cut") << "not: unknown";
   EXPECT_NE(says(bench, "my-tex").find("did you mean 'my-text'?"), std::string::npos);
@@ -32,7 +33,7 @@ TEST(GrpsNames, AFurtherNameHasVersionsToo) {
   bench.bus.publish(catalog);
   EXPECT_EQ(says(bench, "Org/add-v"), "add/2");
   EXPECT_EQ(says(bench, "Org/add-v-1.0"), "add/1");
-  EXPECT_EQ(says(bench, "Org/add-v-3"), "model 'add' has no version '3'; it serves 1, 2");
+  EXPECT_EQ(says(bench, "Org/add-v-3"), "Request for unknown model: 'add' version 3 is not found; it serves 1, 2");
 }
 
 TEST(GrpsNames, ALongNameIsRefusedBeforeAnybodyLooksForIt) {

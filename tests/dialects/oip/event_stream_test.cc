@@ -1,4 +1,4 @@
-// GET …/generate_stream, as EventSource asks for it and comes back.
+// GET …/generate_stream, as EventSource asks for it and comes back, and how a stream fails.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -91,6 +91,19 @@ TEST_F(EventSource, APostIsAsItWas) {
   EXPECT_EQ(x->sent.find("id: "), std::string::npos);
   EXPECT_EQ(x->sent.find("event: "), std::string::npos);
   EXPECT_NE(x->sent.find("\"c\""), std::string::npos);
+}
+
+// As Triton tells it: its clients read every answer of a stream as events.
+TEST_F(EventSource, AFirstFailureHasItsStatusAndIsAnEvent) {
+  auto x = bench.open_rest("POST", "/v2/models/m/generate_stream", greedy.dump());
+  support::ScriptedAnswer<support::ScriptedInbox> v{bench.inbox("m"), bench.inbox("m").held.at(0)};
+  v.fail(base::Code::kResourceExhausted, "full");
+  bench.turn();
+  EXPECT_EQ(x->response.status, 429);
+  EXPECT_EQ(x->response.fields.find("content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(x->response.fields.find("retry-after"), "1");
+  EXPECT_EQ(x->sent, "data: {\"error\":\"full\"}\n\n");
+  EXPECT_TRUE(x->ended);
 }
 
 }  // namespace

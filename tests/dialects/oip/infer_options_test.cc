@@ -1,4 +1,4 @@
-// Classifications: what they say, and what bounds them.
+// Classifications, what they say and what bounds them, and parameters that are reserved.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,17 +78,18 @@ TEST(OipClassify, WholeNumbersHaveNoDecimalsAndAreRankedExactly) {
   EXPECT_EQ(best_two<double>(msg::DType::kFp64, {1, 10}), (Lines{"10.000000:1:b", "1.000000:0:a"}));
 }
 
-TEST(OipClassify, AThousandClassesMayBeAskedForAndNoMore) {
+TEST(OipClassify, ARowHasNoMoreThanItsClasses) {
   OipBench bench;
   auto ask = [&](std::string k) {
     return bench.rest("POST", "/v2/models/any/infer",
                       R"({"inputs":[],"outputs":[{"name":"p","parameters":{"classification":)" + k + "}}]}");
   };
-  bench.inbox("any").script.push_back(outputs("p FP32 [3] [1,3,2]"));
-  EXPECT_NE(ask("1000").body.find(R"("data":["3.000000:1","2.000000:2","1.000000:0"])"), std::string::npos);
-  auto refused = ask("1001");
+  bench.inbox("any").script = {outputs("p FP32 [3] [1,3,2]")};
+  for (const char* k : {"3", "1001", "4294967296", "18446744073709551615"})
+    EXPECT_NE(ask(k).body.find(R"("data":["3.000000:1","2.000000:2","1.000000:0"])"), std::string::npos) << k;
+  auto refused = ask("-1");
   EXPECT_EQ(refused.status, 400);
-  EXPECT_NE(refused.body.find("a whole number from 0 to 1000"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.body.find("a whole number, 0 or more"), std::string::npos) << refused.body;
 }
 
 TEST(OipClassify, TheLinesOfAllRowsHaveABound) {
@@ -100,6 +101,22 @@ TEST(OipClassify, TheLinesOfAllRowsHaveABound) {
   auto status = rows(kMaxClassLines + 1);
   EXPECT_EQ(status.code, Code::kInvalidArgument);
   EXPECT_NE(status.text.find("100000 lines"), std::string::npos) << status.text;
+}
+
+TEST(OipParameters, ParametersThatTritonKeepsForItselfAreRefused) {
+  OipBench bench;
+  auto ask = [&](const std::string& parameters) {
+    return bench.rest("POST", "/v2/models/any/infer", R"({"parameters":{)" + parameters + R"(},"inputs":[]})");
+  };
+  for (const char* one : {R"("triton_":1)", R"("triton_final_response":true)", R"("triton_anything":"x")",
+                          R"("triton_enable_empty_final_response":"dummy-value")"}) {
+    auto refused = ask(one);
+    EXPECT_EQ(refused.status, 400) << one;
+    EXPECT_NE(refused.body.find("reserved for Triton usage"), std::string::npos) << refused.body;
+  }
+  bench.inbox("any").script = {outputs("p FP32 [1] [1]")};
+  for (const char* one : {R"("triton_enable_empty_final_response":true)", R"("tritonic":1)", R"("my_triton_":1)"})
+    EXPECT_EQ(ask(one).status, 200) << one;
 }
 
 }  // namespace
