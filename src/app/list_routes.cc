@@ -14,11 +14,13 @@ namespace {
 
 void print_json(const std::vector<const wire::Route*>& routes) {
   auto list = nlohmann::ordered_json::array();
-  for (const auto* route : routes)
+  for (const auto* route : routes) {
     list.push_back({{"method", route->method},
                     {"path", route->pattern},
                     {"protocol", route->protocol},
                     {"permission", wire::name(route->permission)}});
+    if (!route->content_type.empty()) list.back()["content_type"] = route->content_type;
+  }
   std::printf("%s\n", list.dump(1).c_str());
 }
 
@@ -43,7 +45,7 @@ Exit list_routes(const Config& config, RouteList form) {
   }
   auto routes = server->routes();
   std::sort(routes.begin(), routes.end(), [](const auto* a, const auto* b) {
-    return std::tie(a->pattern, a->method) < std::tie(b->pattern, b->method);
+    return std::tie(a->pattern, a->method, a->content_type) < std::tie(b->pattern, b->method, b->content_type);
   });
   form == RouteList::kJson ? print_json(routes) : print_table(routes);
   return Exit::kOk;

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "app/reserve.h"
+#include "app/shortage.h"
 
 namespace {
 
@@ -23,6 +24,7 @@ void* take_or_throw(std::size_t bytes, Take from_allocator) {
     if (!memory) memory = from_allocator();  // another thread has used the reserve in between, and not all of it
   }
   if (memory) return memory;
+  weir::app::end_before_words();
   throw std::bad_alloc();
 }
 

@@ -289,6 +289,7 @@ void Serving::write_families(std::string& out) {
   auto also = [&](const char* names) { return std::find(compat.begin(), compat.end(), names) != compat.end(); };
   if (also("triton")) ops::append_triton(out, *now, config_.metrics_quantiles), host_load_.append_triton(out);
   if (also("vllm")) ops::append_vllm(out, *now);
+  if (also("llamacpp")) ops::append_llama_cpp(out, *now);
   ops::append_process(out, kVersion);
   append_slabs(out, state_.slabs, state_.memory);
   append_memory(out, state_.memory);

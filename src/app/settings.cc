@@ -107,7 +107,8 @@ Status check_quantiles(const Values& values) {
 
 Status check_compat(const Values& values) {
   for (const auto& v : values)
-    if (v != "triton" && v != "vllm") return invalid("expected triton or vllm, got '" + v + "'");
+    if (v != "triton" && v != "vllm" && v != "llamacpp")
+      return invalid("expected triton, vllm or llamacpp, got '" + v + "'");
   return {};
 }
 
@@ -285,7 +286,8 @@ bool is_switch(std::string_view text) {
 
 void add_metrics(std::vector<Setting>& rows, Config& c) {
   rows.push_back(in_help(checked(
-      list("metrics.compat", "NAME", "metric names of others as well: triton, vllm", c.metrics_compat), check_compat)));
+      list("metrics.compat", "NAME", "metric names of others as well: triton, vllm, llamacpp", c.metrics_compat),
+      check_compat)));
   rows.push_back(
       flag("metrics.summaries",
            "with compat: [triton] quantiles of what the calls of the last minute took, for each model that is "

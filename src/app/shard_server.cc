@@ -313,7 +313,10 @@ ops::Serving ShardServer::serving(std::string_view name) const {
   name.remove_prefix(kModelPrefix.size());
   const auto& catalog = bus_.catalog();
   name = catalog.own_name(name);
-  if (catalog.models.contains(name)) return ops::Serving::kServing;
+  if (catalog.models.contains(name)) {
+    const bool asked = state_.config.readiness != bus::ReadinessRule::kProcess;
+    return as(bus::why_model_not_ready(catalog, name, asked ? state_.said().get() : nullptr).empty());
+  }
   for (const auto& row : catalog.index)
     if (row.name == name) return ops::Serving::kNotServing;
   return ops::Serving::kServiceUnknown;

@@ -15,6 +15,8 @@ namespace {
 
 enum class Lack : uint8_t { kMemory, kThreads, kOther };
 
+bool words_are_there = false;  // end_in_words() was called
+
 Lack lack_of(const std::exception& why) {
   if (dynamic_cast<const std::bad_alloc*>(&why)) return Lack::kMemory;
   auto* error = dynamic_cast<const std::system_error*>(&why);
@@ -41,6 +43,14 @@ void write_shortage(char* line, size_t room, const std::exception& why) {
                 also);
 }
 
+// A write for whatever there is left to end with; `line` has room for an end of line.
+bool put_line(char* line) {
+  size_t length = 0;
+  while (line[length] != 0) ++length;
+  line[length++] = '\n';
+  return ::write(STDERR_FILENO, line, length) >= 0;
+}
+
 [[noreturn]] void end_with_a_line() {
   char line[400] = "weir: an error that nobody expected";
   bool ours = true;
@@ -51,10 +61,7 @@ void write_shortage(char* line, size_t room, const std::exception& why) {
     ours = lack_of(e) == Lack::kOther;
   } catch (...) {
   }
-  size_t length = 0;
-  while (line[length] != 0) ++length;
-  line[length++] = '\n';
-  if (::write(STDERR_FILENO, line, length) < 0 || ours) std::abort();
+  if (!put_line(line) || ours) std::abort();
   std::_Exit(int(Exit::kFailed));
 }
 
@@ -66,6 +73,17 @@ std::string shortage(const std::exception& why) {
   return line;
 }
 
-void end_in_words() { std::set_terminate(end_with_a_line); }
+void end_in_words() {
+  std::set_terminate(end_with_a_line);
+  words_are_there = true;
+}
+
+void end_before_words() {
+  if (words_are_there) return;
+  char line[400];
+  write_shortage(line, sizeof line - 1, std::bad_alloc());
+  put_line(line);
+  std::_Exit(int(Exit::kFailed));
+}
 
 }  // namespace weir::app

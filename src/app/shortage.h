@@ -13,5 +13,9 @@ std::string shortage(const std::exception& why);
 // From now on an exception that nobody catches ends the process with that line: for want of memory or threads by exit
 // code 1, for anything else by abort(), since it is an error of ours.
 void end_in_words();
+// For who is about to throw std::bad_alloc: ends the process with that line where end_in_words() was not called yet,
+// since what runs before main() (the initialisers of libraries) catches nothing, and may find no memory for an
+// exception.
+void end_before_words();
 
 }  // namespace weir::app

@@ -16,7 +16,9 @@ struct FakeProbe final : msg::ReadinessProbe {
   void answer(const std::string& why_not) {
     for (const auto& done : std::exchange(asked, {})) done(why_not);
   }
+  bool busy() const override { return works; }
   std::vector<Done> asked;
+  bool works = false;
 };
 
 struct AskedModel final : msg::Inbox, bus::HasLoadNotes {
@@ -89,6 +91,38 @@ TEST_F(ReadinessWatchTest, ASilentModelIsNotReadyAndIsAskedOnce) {
   probe->answer("");
   work();
   EXPECT_EQ(said->at("m").at("1"), "");
+}
+
+TEST_F(ReadinessWatchTest, ASilentModelThatWorksIsWhatItSaidLastForAMinute) {
+  add("m", "1", probe);
+  watch.look_at(catalog);
+  probe->works = true;
+  env.advance(bus::ModelReadiness::kPatience);
+  EXPECT_EQ(said->at("m").at("1"), "it did not answer within 5 s") << "it has said nothing yet";
+  probe->answer("");
+  work();
+  for (const char* says : {"", "cold"}) {
+    env.advance(ReadinessWatch::kEvery);
+    probe->answer(says);
+    work();
+    env.advance(2 * bus::ModelReadiness::kPatience);
+    EXPECT_EQ(said->at("m").at("1"), says);
+    probe->answer(says);
+    work();
+  }
+  env.advance(bus::ModelReadiness::kMostBusy + 2 * bus::ModelReadiness::kPatience);
+  EXPECT_EQ(said->at("m").at("1"), "it did not answer within 5 s");
+}
+
+TEST_F(ReadinessWatchTest, ASilentModelThatDoesNotWorkIsNotReadyWhateverItSaidBefore) {
+  add("m", "1", probe);
+  watch.look_at(catalog);
+  probe->answer("");
+  work();
+  EXPECT_EQ(said->at("m").at("1"), "");
+  env.advance(ReadinessWatch::kEvery);
+  env.advance(bus::ModelReadiness::kPatience);
+  EXPECT_EQ(said->at("m").at("1"), "it did not answer within 5 s");
 }
 
 TEST_F(ReadinessWatchTest, ANewVersionIsWhatTheFormerOneWasUntilItSaysSomething) {

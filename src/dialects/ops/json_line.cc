@@ -10,8 +10,11 @@ namespace {
 
 void quote(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
+  constexpr size_t kEscape = 6;
   out += '"';
+  const size_t end = out.size() + JsonLine::kMostWritten - kEscape;
   for (unsigned char c : text.substr(0, JsonLine::kLongest)) {
+    if (out.size() > end) break;
     if (c == '"' || c == '\\')
       (out += '\\') += char(c);
     else if (c >= 0x20 && c < 0x7f)

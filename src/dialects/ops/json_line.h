@@ -1,5 +1,7 @@
 // JsonLine: one JSON object on one line, as logs have it. Texts are escaped to visible ASCII and cut to kLongest bytes,
-// so that nothing that a client sends can end a line.
+// so that nothing that a client sends can end a line. A text with many escapes is cut to kMostWritten bytes of its
+// JSON, so that a line of ten such texts is no longer than PIPE_BUF: a pipe that others write to, too, may cut a longer
+// one.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +14,7 @@ namespace weir::ops {
 
 class JsonLine {
  public:
-  static constexpr size_t kLongest = 256;
+  static constexpr size_t kLongest = 256, kMostWritten = 360;
 
   // Begins a line at the end of `out`, which it borrows, with the member "time": RFC 3339 in UTC, with microseconds.
   JsonLine(std::string& out, base::WallTime at);

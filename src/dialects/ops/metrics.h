@@ -51,6 +51,8 @@ void append_triton(std::string& out, const bus::Catalog& catalog, const std::vec
 void append_tokens(std::string& out, const bus::Catalog& catalog);
 // The same numbers under the names that vLLM's dashboards and the Gateway API's inference extension know (vllm:…).
 void append_vllm(std::string& out, const bus::Catalog& catalog);
+// The same numbers of all those models together, under the names of llama.cpp's server (llamacpp:…).
+void append_llama_cpp(std::string& out, const bus::Catalog& catalog);
 // process_cpu_seconds_total, process_resident_memory_bytes, process_open_fds, process_start_time_seconds, and
 // weir_build_info{version}.
 void append_process(std::string& out, std::string_view version);

@@ -108,8 +108,9 @@ class Writer {
     if (const auto* rpc = method_of(route.pattern))
       describe(*rpc, route, operation);
     else
-      describe(texts_.find(route.method, route.pattern), route, operation);
-    paths_[route.pattern][method] = std::move(operation);
+      describe(said_of(route), route, operation);
+    Json& there = paths_[route.pattern][method];
+    there = there.is_null() ? std::move(operation) : together(std::move(there), operation);
   }
   Json document(std::string_view version) {
     add_messages();
@@ -147,6 +148,21 @@ class Writer {
           {{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
     }
     return operation;
+  }
+
+  // A route of one media type has a text of its own: "POST / application/json".
+  const Json* said_of(const wire::Route& route) const {
+    if (route.content_type.empty()) return texts_.find(route.method, route.pattern);
+    return texts_.find(route.method, route.pattern + " " + std::string(route.content_type));
+  }
+  // Two routes for bodies of two media types are one operation.
+  static Json together(Json first, const Json& second) {
+    const std::string summary = first["summary"].get<std::string>() + "; " + second["summary"].get<std::string>();
+    Json tags = first["tags"];
+    tags.insert(tags.end(), second["tags"].begin(), second["tags"].end());
+    first.update(second, true);
+    first["summary"] = summary, first["tags"] = std::move(tags);
+    return first;
   }
 
   // A content: the name of a schema, or {"<content type>": "<schema>"}.
@@ -254,7 +270,7 @@ std::string_view own_openapi() { return kOpenApi; }
 std::string write_openapi(std::vector<const wire::Route*> routes, const std::vector<std::string>& texts,
                           std::string_view version) {
   std::sort(routes.begin(), routes.end(), [](const auto* a, const auto* b) {
-    return std::tie(a->pattern, a->method) < std::tie(b->pattern, b->method);
+    return std::tie(a->pattern, a->method, a->content_type) < std::tie(b->pattern, b->method, b->content_type);
   });
   Writer writer(texts);
   for (const auto* route : routes) writer.add(*route);

@@ -24,6 +24,7 @@ std::string take_value(std::string_view& text) {
 }  // namespace
 
 bool in_scope(std::string_view series, const base::ModelScope& scope) {
+  if (series.starts_with("llamacpp:")) return false;
   const size_t brace = series.find_first_of("{ ");
   if (brace == series.npos || series[brace] != '{') return true;
   series.remove_prefix(brace + 1);

@@ -1,4 +1,5 @@
-// The part of /metrics that a caller sees whose key names models: the series of these, and those of no model.
+// The part of /metrics that a caller sees whose key names models: the series of these, and those of no model;
+// not sums over all models (llama_cpp_metrics.cc), of which some are others'.
 #pragma once
 
 #include <string>

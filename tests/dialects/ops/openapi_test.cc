@@ -23,7 +23,9 @@ using nlohmann::json;
 constexpr std::string_view kText = R"({
   "aliases": {"/versions/{version}": ""},
   "error": "Error",
-  "operations": {"POST /m/{model}/infer": {"summary": "Run", "request": "In", "response": {"text/plain": "Out"}, "query": {"q": "A query"}}},
+  "operations": {"POST / text/x": {"summary": "Typed", "request": {"text/x": "Out"}, "response": {"text/x": "Out"}},
+                 "POST /": {"summary": "Plain", "request": "In", "response": {"text/plain": "Out"}},
+                 "POST /m/{model}/infer": {"summary": "Run", "request": "In", "response": {"text/plain": "Out"}, "query": {"q": "A query"}}},
   "schemas": {"In": {"type": "object", "generationParameters": true, "properties": {"x": {}}}, "Out": {"type": "string"}, "Error": {"type": "object"}}})";
 
 json document(std::vector<wire::Route> routes) {
@@ -68,6 +70,17 @@ TEST(OpenApi, GenerationParametersComeFromTheirTable) {
   EXPECT_EQ(properties["temperature"]["maximum"], 2.0);
   EXPECT_EQ(properties["max_tokens"]["type"], "integer");
   EXPECT_TRUE(properties.contains("x"));
+}
+
+TEST(OpenApi, RoutesOfTwoMediaTypesAreOneOperation) {
+  wire::Route typed = route("POST", "/");
+  typed.content_type = "text/x", typed.protocol = "typed";
+  const json operation = document({typed, route("POST", "/")})["paths"]["/"]["post"];
+  EXPECT_EQ(operation["summary"], "Plain; Typed");
+  EXPECT_EQ(operation["tags"], json::parse(R"(["test","typed"])"));
+  for (const json& one : {operation["requestBody"], operation["responses"]["200"]})
+    EXPECT_EQ(one["content"].size(), 2u) << one;
+  EXPECT_EQ(document({typed})["paths"]["/"]["post"]["summary"], "Typed");
 }
 
 TEST(OpenApi, OperationIdsAreUnique) {

@@ -25,6 +25,11 @@ TEST(SeriesScope, OthersModelsAreNot) {
   EXPECT_FALSE(in_scope(R"(weir_x{a="model=\"chat\"",model="digits"} 1)", kScope));
 }
 
+TEST(SeriesScope, SumsOverAllModelsAreNot) {
+  EXPECT_FALSE(in_scope("llamacpp:tokens_predicted_total 14", kScope));
+  EXPECT_EQ(lines_in_scope("weir_y 3\nllamacpp:requests_processing 2\n", kScope), "weir_y 3\n");
+}
+
 TEST(SeriesScope, ATextKeepsItsCommentsAndItsForm) {
   const std::string text =
       "# HELP weir_x X of {model=\"digits\"}\n# TYPE weir_x counter\nweir_x{model=\"chat\"} 1\n"
