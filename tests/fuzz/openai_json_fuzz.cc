@@ -1,8 +1,6 @@
 // Any bytes as the body of each kind of request: accepted only if a second parser accepts the JSON too, and what was
 // read is within its bounds. An accepted chat's messages are checked and rendered, and its tools settled, as well; so
 // are those of the other APIs that are read as chats, and as completions.
-#include <simdjson.h>
-
 #include <nlohmann/json.hpp>
 
 #include "dialects/openai/anthropic/anthropic.h"
@@ -14,6 +12,7 @@
 #include "dialects/openai/scores/request.h"
 #include "dialects/openai/tools.h"
 #include "require.h"
+#include "second_parser.h"
 #include "support/text_models.h"
 
 namespace {
@@ -98,10 +97,7 @@ void scored(std::string_view body) {
   for (ScoreApi form : {ScoreApi::kRerank, ScoreApi::kCohereRerank, ScoreApi::kScore, ScoreApi::kClassify}) {
     openai::scores::Request request;
     if (!openai::scores::read_request(body, form, request).ok()) continue;
-    simdjson::dom::parser second;
-    simdjson::dom::element element;
-    auto verdict = second.parse(std::string(body)).get(element);
-    require(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR, "a second parser accepts it too");
+    require(accepted_again(body), "a second parser accepts it too");
     require(request.rows() > 0 && request.rows() <= openai::scores::kMaxTexts, "texts are bounded");
     require(request.first.size() == 1 || request.first.size() == request.rows(), "each row has a first text");
     require(request.second.empty() == (form == ScoreApi::kClassify), "pairs have a second");
@@ -116,15 +112,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (Kind kind : {Kind::kChat, Kind::kCompletion, Kind::kEmbedding, Kind::kTokenize}) {
     openai::Request request;
     if (auto bad = openai::read_request(body, kind, request); !bad.ok()) {
-      simdjson::dom::parser second;
-      simdjson::dom::element element;
-      require(second.parse(openai::error_json(bad)).get(element) == simdjson::SUCCESS, "an error is JSON");
+      require(is_json(openai::error_json(bad)), "an error is JSON");
       continue;
     }
-    simdjson::dom::parser second;
-    simdjson::dom::element element;
-    auto verdict = second.parse(std::string(body)).get(element);
-    require(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR, "a second parser accepts it too");
+    require(accepted_again(body), "a second parser accepts it too");
     check(request);
     place(request, *model.text, kind);
   }
