@@ -3,12 +3,19 @@
 import pathlib
 import sys
 
-PIECE = 8000  # a compiler need not take longer string literals than 65,536 characters
 
-source, name, target = sys.argv[1:]
-room, name = name.split('::')
-text = pathlib.Path(source).read_text()
-assert ')__"' not in text
-pieces = ' '.join(f'R"__({text[at:at + PIECE]})__"' for at in range(0, len(text), PIECE))
-pathlib.Path(target).write_text(f'#pragma once\n#include <string_view>\nnamespace weir::{room} {{\n'
-                                f'inline constexpr std::string_view {name} = {pieces};\n}}\n')
+def array(name, data):
+    """The bytes as an array `name` of char: a compiler need not take string literals of more than 65,536 characters."""
+    return f'inline constexpr char {name}[] = {{{",".join(str(b - 256 if b > 127 else b) for b in data + bytes(1))}}};\n'
+
+
+def main():
+    source, name, target = sys.argv[1:]
+    room, name = name.split('::')
+    data = pathlib.Path(source).read_bytes()
+    pathlib.Path(target).write_text(f'#pragma once\n#include <string_view>\nnamespace weir::{room} {{\n{array(name + "Bytes", data)}'
+                                    f'inline constexpr std::string_view {name}({name}Bytes, {len(data)});\n}}\n')
+
+
+if __name__ == '__main__':
+    main()

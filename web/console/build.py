@@ -14,8 +14,10 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from embed import array  # noqa: E402
+
 PATIENCE_S = 240  # for npm to be installed, and for each of its commands
-PIECE = 4000      # bytes of a string literal
 TYPES = {'.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8'}
 
 
@@ -56,21 +58,13 @@ def build(sources, work):
     return work / 'dist'
 
 
-def literal(data):
-    text = ''.join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f'\\{b:03o}' for b in data)
-    return f'"{text}"'
-
-
-def pieces(data):
-    return '\n    '.join(literal(data[at:at + PIECE]) for at in range(0, max(len(data), 1), PIECE))
-
-
 def header(dist):
     files = sorted(p for p in dist.iterdir() if p.suffix in TYPES) if dist else []
-    rows = ''
-    for file in files:
+    arrays = rows = ''
+    for at, file in enumerate(files):
         packed = gzip.compress(file.read_bytes(), 9, mtime=0)
-        rows += f'  {{"{file.name}", "{TYPES[file.suffix]}", std::string_view({pieces(packed)}, {len(packed)})}},\n'
+        arrays += array(f'kFile{at}Bytes', packed)
+        rows += f'  {{"{file.name}", "{TYPES[file.suffix]}", std::string_view(kFile{at}Bytes, {len(packed)})}},\n'
     page = (dist / 'index.html').read_bytes() if dist else b''
     return f"""// Made by web/console/build.py.
 #pragma once
@@ -80,8 +74,8 @@ namespace weir::web {{
 struct ConsoleFile {{
   std::string_view name, type, gzip;
 }};
-inline constexpr std::string_view kConsolePage({pieces(page)}, {len(page)});
-inline constexpr std::array<ConsoleFile, {len(files)}> kConsoleFiles{{{{
+{array('kConsolePageBytes', page)}inline constexpr std::string_view kConsolePage(kConsolePageBytes, {len(page)});
+{arrays}inline constexpr std::array<ConsoleFile, {len(files)}> kConsoleFiles{{{{
 {rows}}}}};
 }}
 """
