@@ -275,7 +275,7 @@ def configure():
     compiler.chmod(0o755)
     if (BUILD / 'build.ninja').exists():
         return
-    options = ['-Doptimization=1', '-Ddebug=false', '-Dcpp_args=-g1 -gsplit-dwarf', '-Dwerror=true']  # `dev`, TESTING, but UNITY
+    options = ['-Doptimization=1', '-Ddebug=false', '-Dcpp_args=-g1 -gsplit-dwarf', '-Dwerror=true']  # seconds, not speed
     subprocess.run(['meson', 'setup', str(BUILD), str(TREE), *options], env={**os.environ, 'CXX': str(compiler), 'CXX_LD': 'lld'},
                    check=True, stdout=subprocess.DEVNULL)
 

@@ -6,12 +6,13 @@ usage: run.py BUILD_DIR [--quick] [--suite NAME] [--list-targets] [word…]
        --quick          the same as --suite unit
        --list-targets   prints what ninja has to build for them, and runs nothing
 
-As many tests run at once as there are cores (or JOBS); those that meson must not run in parallel run alone, at the end.
+As many tests run at once as there are cores (or JOBS); without JOBS up to half as many more while cores have nothing to do,
+as many tests wait most of the time. Those of a high priority, which is in seconds in meson's files, begin first, so that no core is
+left alone with a long one at the end. Those that meson must not run in parallel run alone, behind all others.
 Cases are counted one by one where a program tells them: gtest's, and scripts that print `N passed, N failed`.
 """
 
 import argparse
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -49,21 +50,31 @@ class Programs:
         self.lock, self.running, self.stopped = threading.Lock(), set(), False
 
     def run(self, cmd, env, cwd):
-        """Exit code and output. A program that takes too long is killed with all that it has started."""
+        """Exit code, output, and the seconds of CPU time that it and what it has waited for took. A program that takes too
+        long is killed with all that it has started."""
         with self.lock:
             if self.stopped:
-                return 130, ''
+                return 130, '', 0.0
             program = subprocess.Popen(cmd, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
             self.running.add(program)
-        try:
-            out, _ = program.communicate(timeout=LIMIT_S)
-            return program.returncode, out.decode(errors='replace')
-        except subprocess.TimeoutExpired:
-            os.killpg(program.pid, signal.SIGKILL)
-            return 124, program.communicate()[0].decode(errors='replace') + f'\n(stopped after {LIMIT_S} s)'
-        finally:
-            with self.lock:
-                self.running.discard(program)
+        late = threading.Event()
+        timer = threading.Timer(LIMIT_S, lambda: (late.set(), self.kill(program)))
+        timer.start()
+        out = program.stdout.read().decode(errors='replace')
+        _, status, used = os.wait4(program.pid, 0)
+        with self.lock:
+            self.running.discard(program)
+        timer.cancel()
+        program.stdout.close()
+        program.returncode = os.waitstatus_to_exitcode(status)
+        if late.is_set():
+            program.returncode, out = 124, out + f'\n(stopped after {LIMIT_S} s)'
+        return program.returncode, out, used.ru_utime + used.ru_stime
+
+    def kill(self, program):
+        with self.lock:
+            if program in self.running:
+                os.killpg(program.pid, signal.SIGKILL)
 
     def stop(self):
         with self.lock:
@@ -72,10 +83,44 @@ class Programs:
                 os.killpg(program.pid, signal.SIGKILL)
 
 
+class Places:
+    """How many programs run at once: so many, and a few more while cores have nothing to do. take() on one thread alone."""
+
+    LOOK_S = 5
+    IDLE = 0.75  # of a core, for so long
+
+    def __init__(self, count, more):
+        self.count, self.more, self.taken, self.changed = count, more, 0, threading.Condition()
+
+    def take(self):
+        """Waits for a place."""
+        with self.changed:
+            begun, idle = time.monotonic(), self.idle()
+            while self.taken >= self.count:
+                self.changed.wait(self.LOOK_S)
+                passed = time.monotonic() - begun
+                if passed >= self.LOOK_S:
+                    if self.taken < self.count + self.more and self.idle() - idle > self.IDLE * passed:
+                        break
+                    begun, idle = time.monotonic(), self.idle()
+            self.taken += 1
+
+    def give_back(self):
+        with self.changed:
+            self.taken -= 1
+            self.changed.notify()
+
+    @staticmethod
+    def idle():
+        """Seconds for which the machine's cores have had nothing to do."""
+        with open('/proc/stat') as file:
+            return int(file.readline().split()[4]) / os.sysconf('SC_CLK_TCK')
+
+
 def gtest(programs, test, env, cwd):
-    """(passed, failed, skipped, output) of a gtest program; its own XML says how many cases it has."""
+    """(passed, failed, skipped, output, CPU time) of a gtest program; its own XML says how many cases it has."""
     with tempfile.NamedTemporaryFile(suffix='.xml') as report:
-        code, out = programs.run(test['cmd'] + [f'--gtest_output=xml:{report.name}', '--gtest_brief=1'], env, cwd)
+        code, out, cpu = programs.run(test['cmd'] + [f'--gtest_output=xml:{report.name}', '--gtest_brief=1'], env, cwd)
         try:
             suite = ET.parse(report.name).getroot()
             total, bad = int(suite.get('tests')), int(suite.get('failures')) + int(suite.get('errors'))
@@ -84,17 +129,17 @@ def gtest(programs, test, env, cwd):
             total, bad, skipped = 1, 1, 0
     if code and not bad:
         bad = 1
-    return max(total - bad - skipped, 0), bad, skipped, out
+    return max(total - bad - skipped, 0), bad, skipped, out, cpu
 
 
 def plain(programs, test, env, cwd):
     """The same of any other program: its exit code, or the counts it prints as `N passed, N failed`."""
-    code, out = programs.run(test['cmd'], env, cwd)
+    code, out, cpu = programs.run(test['cmd'], env, cwd)
     counts = re.findall(r'^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$', out, re.M)
     if not counts:
-        return (0, 1, 0, out) if code else (1, 0, 0, out)
+        return (0, 1, 0, out, cpu) if code else (1, 0, 0, out, cpu)
     good, bad, skipped = (int(n or 0) for n in counts[-1])
-    return good, bad or (1 if code else 0), skipped, out
+    return good, bad or (1 if code else 0), skipped, out, cpu
 
 
 def targets(build, tests):
@@ -121,24 +166,37 @@ class Run:
         env = {**os.environ, **test['env'], 'WEIR_BUILD': str(self.build), 'WEIR_ROOT': str(ROOT)}
         begun = time.monotonic()
         kind = gtest if test.get('protocol') == 'gtest' else plain
-        passed, failed, skipped, out = kind(self.programs, test, env, test['workdir'] or ROOT)
+        passed, failed, skipped, out, cpu = kind(self.programs, test, env, test['workdir'] or ROOT)
         if self.programs.stopped:
             return
         with self.lock:
             self.totals.add(test['name'], passed, failed, skipped)
-            print(f"{'FAILED' if failed else 'ok':6} {test['name']}  {time.monotonic() - begun:.1f} s", flush=True)
+            print(f"{'FAILED' if failed else 'ok':6} {test['name']}  {time.monotonic() - begun:.1f} s ({cpu:.1f} s CPU)", flush=True)
             if failed:
                 print(out[-20000:], flush=True)
 
-    def all(self, tests, at_once):
-        together = [t for t in tests if t.get('is_parallel', True)]
-        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+    def all(self, tests, places):
+        together, threads, errors = [t for t in tests if t.get('is_parallel', True)], [], []
+
+        def placed(test):
             try:
-                for done in [pool.submit(self.one, test) for test in together]:
-                    done.result()
-            except KeyboardInterrupt:
-                self.programs.stop()
-                raise
+                self.one(test)
+            except Exception as error:  # it was not built, say
+                errors.append(error)
+            finally:
+                places.give_back()
+        try:
+            for test in together:
+                places.take()
+                threads.append(threading.Thread(target=placed, args=(test,)))
+                threads[-1].start()
+            for thread in threads:
+                thread.join()
+            if errors:
+                raise errors[0]
+        except KeyboardInterrupt:
+            self.programs.stop()
+            raise
         for test in tests:
             if test not in together:
                 self.one(test)
@@ -162,7 +220,8 @@ def main():
         return 1
     run = Run(args.build)
     try:
-        run.all(tests, int(os.environ.get('JOBS') or os.cpu_count()))
+        jobs, cores = int(os.environ.get('JOBS') or 0), os.cpu_count()
+        run.all(tests, Places(jobs, 0) if jobs else Places(cores, (cores + 1) // 2))
     except KeyboardInterrupt:
         return 130
     if run.totals.broken:

@@ -1,7 +1,7 @@
 """Nodes that share a NATS, and somebody who can write there, or who uses one node's sessions by way of another.
 
 NATS belongs to the runner's process, as does the second node, `owner`; the attacker and the healthy client find them by
-the environment.
+their environment, which lab.once() gives to those of this attack.
 """
 
 import atexit
@@ -12,6 +12,7 @@ import random
 import re
 import socket
 import struct
+import threading
 import time
 import urllib.request
 
@@ -23,11 +24,15 @@ from registry import attack
 NATS, OWNER = 'WEIR_ATTACK_NATS', 'WEIR_ATTACK_OWNER'  # environment: the port of NATS; port and process of the owner
 TURN_S = 0.025
 MIB = 1 << 20
-_owners = []
+_beside = threading.local()  # a runner's thread has one attack at a time: what it has begun for that one
 
 
 def nats():
+    """Ends what the thread has begun for the attack before."""
+    for each in getattr(_beside, 'all', ()):
+        each.kill()
     server = Nats()
+    _beside.all = [server]
     atexit.register(server.kill)
     os.environ[NATS] = str(server.port)
     return server
@@ -35,7 +40,8 @@ def nats():
 
 def secret():
     path = harness.scratch() / 'cluster-secret'
-    path.write_text('a secret that all nodes share\n')
+    if not path.exists():  # the nodes of another attack may be reading it
+        path.write_text('a secret that all nodes share\n')
     return path
 
 
@@ -60,11 +66,8 @@ def pair():
 
 
 def begin_owner(server, *flags):
-    while _owners:
-        old = _owners.pop()
-        old.kill()
     owner = harness.Server(*flags, '--sessions-idle', '30s')
-    _owners.append(owner)
+    _beside.all.append(owner)
     os.environ[OWNER] = f'{owner.port} {owner.process.pid}'
 
 

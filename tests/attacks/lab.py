@@ -33,6 +33,7 @@ UNLOADED_S = {'full': 5.0, 'quick': 0.2}  # the quick form is not judged by the 
 AFTER_S = {'full': 5.0, 'quick': 0.5}
 LONG = ('chat', 'form')  # kinds that take as long as the model and the compiler do: not in p99
 RUNS = 3  # of a quick form, at most
+PREPARING = threading.Lock()  # flags() may tell its attack something by the environment: no other one's is there then
 MACHINES = {'full': 2560 * MIB, 'quick': 512 * MIB}  # memory that the machine has found before a server needs it
 
 
@@ -154,9 +155,9 @@ def metrics(server, wait=60):
 
 
 class Healthy:
-    def __init__(self, server, patience, probes):
+    def __init__(self, server, patience, probes, environment):
         command = [sys.executable, str(HERE / 'healthy.py'), str(server.port), str(patience), *probes]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def wait_until_warm(self):
         """Its imports are done, and its first connections are made."""
@@ -172,9 +173,9 @@ class Healthy:
 
 
 class Attacker:
-    def __init__(self, server, name, seconds, form):
+    def __init__(self, server, name, seconds, form, environment):
         command = [sys.executable, str(HERE / 'run.py'), '--strike', name, str(server.port), str(server.process.pid), str(seconds), form]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self.patience = seconds + 120 * SCALE
 
     def strike(self):
@@ -236,7 +237,9 @@ def again(attack, out):
 def once(attack, form):
     out = Outcome(attack.name)
     heap = Heap()
-    flags = attack.flags() if callable(attack.flags) else attack.flags
+    with PREPARING:
+        flags = attack.flags() if callable(attack.flags) else attack.flags
+        environment = dict(os.environ)
     models = attack.repository() if attack.repository else harness.MODELS
     find_memory(MACHINES[form])
     program = attack.program(harness.WEIR) if attack.program else None
@@ -244,17 +247,17 @@ def once(attack, form):
     server = harness.Server(*flags, repository=models, program=program, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
     try:
         ready(server)
-        _measure(out, server, heap, attack, form)
+        _measure(out, server, heap, attack, form, environment)
     finally:
         _end(out, server, attack)
     _judge(out, form)
     return out
 
 
-def _measure(out, server, heap, attack, form):
+def _measure(out, server, heap, attack, form, environment):
     process = Process(server.process.pid)
-    healthy = None if attack.ends_server else Healthy(server, PATIENCE[form] * SCALE, attack.probes)
-    attacker = Attacker(server, attack.name, attack.seconds if form == 'full' else attack.quick, form)
+    healthy = None if attack.ends_server else Healthy(server, PATIENCE[form] * SCALE, attack.probes, environment)
+    attacker = Attacker(server, attack.name, attack.seconds if form == 'full' else attack.quick, form, environment)
     if healthy:
         healthy.wait_until_warm()
         healthy.phase('unloaded')

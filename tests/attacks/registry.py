@@ -51,7 +51,7 @@ def attack(seconds=20, quick=5, **more):
 
 def attacks():
     """All of them, in the order of the page: {name: Attack}."""
-    import closing, memory, crowds, work, long_json, evergreen, text, journal, browsers, h2_floods, h1_floods, baidu_std, payloads, decoupled, embeddings, grammars, generate, llama_cpp, adapters, responses, together, tls, strangers, origins, gateways, cluster, cluster_storage, own_code, guessing, shortage, clocks  # noqa: E401, F401
+    import closing, memory, crowds, work, long_json, evergreen, text, journal, browsers, h2_floods, h1_floods, baidu_std, payloads, decoupled, embeddings, scores, grammars, generate, llama_cpp, adapters, responses, response_sockets, together, tls, strangers, origins, gateways, cluster, cluster_storage, own_code, guessing, shortage, clocks  # noqa: E401, F401
     return dict(_attacks)
 
 

@@ -6,7 +6,7 @@ import attacks
 import cluster_nodes
 import harness
 
-Attacks = attacks.cases('cluster', 'cluster_storage', at_once=1)  # NATS and the second node are found by the environment
+Attacks = attacks.cases('cluster', 'cluster_storage', at_once=2)  # each has two nodes
 
 if __name__ == '__main__':
     if not cluster_nodes.Nats.program or subprocess.run([cluster_nodes.Nats.program, '-v'], stdout=subprocess.DEVNULL).returncode:

@@ -3,7 +3,7 @@
 import attacks
 import harness
 
-Attacks = attacks.cases('decoupled', 'embeddings', 'grammars', 'generate', 'llama_cpp', 'adapters', 'gateways')
+Attacks = attacks.cases('decoupled', 'embeddings', 'scores', 'grammars', 'generate', 'llama_cpp', 'adapters', 'gateways')
 
 if __name__ == '__main__':
     harness.main()

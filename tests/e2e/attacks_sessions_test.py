@@ -3,7 +3,7 @@
 import attacks
 import harness
 
-Attacks = attacks.cases('evergreen', 'journal', 'guessing', 'responses')
+Attacks = attacks.cases('evergreen', 'journal', 'guessing', 'responses', 'response_sockets')
 
 if __name__ == '__main__':
     harness.main()

@@ -29,7 +29,7 @@ MODEL = 'chat'  # stands for {model} in paths, and is in the bodies below
 # How a request names MODEL, for routes whose path does not: JSON, from which the RPC forms are made as well.
 CHAT = {'model': MODEL, 'messages': [{'role': 'user', 'content': 'hi'}]}
 BODIES = {
-    '/v1/chat/completions': CHAT, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
+    **{path: CHAT for path in ('/v1/chat/completions', '/v1/chat/completions/input_tokens', '/chat/completions/input_tokens')}, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
     **{path: {'model': MODEL, 'input': 'a'} for path in ('/v1/responses', '/v1/responses/input_tokens', '/v1/responses/compact', '/responses', '/responses/input_tokens')},
     **{path: {'model': MODEL, 'query': 'a', 'documents': ['b']} for path in ('/rerank', '/v1/rerank', '/v2/rerank', '/reranking', '/v1/reranking')},
     **{path: {'model': MODEL, 'text_1': 'a', 'text_2': 'b'} for path in ('/score', '/v1/score')}, '/classify': {'model': MODEL, 'input': 'a'},
@@ -500,7 +500,7 @@ ANSWERED = {
     f'/openai/deployments/{MODEL}/chat/completions': {**CHAT, 'max_tokens': 1}, f'/openai/deployments/{MODEL}/embeddings': {'input': 'a'},
     '/v1/messages': BODIES['/v1/messages'], '/v1/messages/count_tokens': CHAT, '/tokenize': BODIES['/tokenize'], '/detokenize': BODIES['/detokenize'],
     '/generate': {'model': MODEL, 'text': 'a', 'sampling_params': {'max_new_tokens': 1}}, '/invocations': {'model': MODEL, 'inputs': 'a', 'parameters': {'max_new_tokens': 1}},
-    '/generate_stream': {'model': MODEL, 'inputs': 'a', 'parameters': {'max_new_tokens': 1}}, '/completion': {'model': MODEL, 'prompt': 'a', 'n_predict': 1},
+    **{path: {'model': MODEL, 'inputs': 'a', 'parameters': {'max_new_tokens': 1}} for path in ('/', '/generate_stream')}, '/completion': {'model': MODEL, 'prompt': 'a', 'n_predict': 1},
     '/apply-template': CHAT, '/embedding': BODIES['/embedding'], '/embed': BODIES['/embed'],
     '/api/chat': {**CHAT, 'stream': False, 'options': {'num_predict': 1}}, '/api/generate': {'model': MODEL, 'prompt': 'a', 'stream': False, 'options': {'num_predict': 1}},
     '/api/embed': BODIES['/api/embed'],

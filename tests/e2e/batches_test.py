@@ -399,4 +399,4 @@ class Disk(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    harness.main()
+    harness.main(at_once=3)

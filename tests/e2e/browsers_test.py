@@ -154,7 +154,8 @@ class Matrix(harness.Case):
                     base64.b64decode(a.body) if text else a.body))
             yield {'Content-Type': 'text/plain'}, b'{}', lambda a: a.status == 403 and 'error' in a.json()
             return
-        for kind in ('text/plain', 'application/json'):
+        typed = [r['content_type'] for r in self.routes if 'content_type' in r and (r['method'], r['path']) == (route['method'], route['path'])]
+        for kind in (route['content_type'],) if 'content_type' in route else {'text/plain', 'application/json'} - {*typed}:
             yield {'Content-Type': kind}, b'{}', self.form_of(route)
 
     @staticmethod
@@ -184,7 +185,7 @@ class Matrix(harness.Case):
         self.assertIn('GET /inference.GRPCInferenceService/ModelReady', gets)
 
     def test_each_route_is_listed_once_and_all_protocols_are_there(self):
-        names = [f"{r['method']} {r['path']}" for r in self.routes]
+        names = [f"{r['method']} {r['path']} {r.get('content_type', '')}" for r in self.routes]
         self.assertEqual(len(names), len(set(names)))
         self.assertLessEqual({'oip-rest', 'oip-grpc', 'grps-rest', 'grps-grpc', 'graphpipe', 'openai', 'salience',
                               'evergreen-grpc', 'evergreen-ndjson', 'evergreen-ws'}, {r['protocol'] for r in self.routes})

@@ -226,7 +226,7 @@ class ExitCodes(unittest.TestCase):
         config.write_text(config.read_text() + route % ('d', 'simpel', 'INPUT0', 'OUTPUT0') + route % ('e', 'simple', 'INPUT_0', 'scores'))
         code, _, err = weir('check', config)
         self.assertEqual(2, code)
-        self.assertIn("grps.routes: POST /d: Request for unknown model 'simpel': did you mean 'simple'?", err)
+        self.assertIn("grps.routes: POST /d: Request for unknown model: 'simpel' is not found; did you mean 'simple'?", err)
         self.assertIn("grps.routes: POST /e: model 'simple' has no input 'INPUT_0', did you mean 'INPUT0'?", err)
         self.assertIn("grps.routes: POST /e: model 'simple' has no output 'scores'; it has OUTPUT0, OUTPUT1", err)
 

@@ -321,4 +321,4 @@ del Case  # of the other script
 if __name__ == '__main__':
     if not cluster_nodes.Nats.program or subprocess.run([cluster_nodes.Nats.program, '-v'], stdout=subprocess.DEVNULL).returncode:
         raise SystemExit('nats-server is not installed')
-    harness.main()
+    harness.main(at_once=3)

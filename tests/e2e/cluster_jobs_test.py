@@ -307,4 +307,4 @@ class Faults(Case):
 
 
 if __name__ == '__main__':
-    harness.main()
+    harness.main(at_once=3)

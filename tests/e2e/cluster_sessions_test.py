@@ -546,4 +546,4 @@ class Keys(Case):
 if __name__ == '__main__':
     if not cluster_nodes.Nats.program or subprocess.run([cluster_nodes.Nats.program, '-v'], stdout=subprocess.DEVNULL).returncode:
         raise SystemExit('nats-server is not installed')
-    harness.main()
+    harness.main(at_once=3)

@@ -252,4 +252,4 @@ class Text(Case):
 if __name__ == '__main__':
     if not cluster_nodes.Nats.program or subprocess.run([cluster_nodes.Nats.program, '-v'], stdout=subprocess.DEVNULL).returncode:
         raise SystemExit('nats-server is not installed')
-    harness.main()
+    harness.main(at_once=3)

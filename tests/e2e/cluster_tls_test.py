@@ -188,4 +188,4 @@ class MutualTls(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    harness.main()
+    harness.main(at_once=3)

@@ -13,13 +13,15 @@ function check(good, what) {
   if (!good) console.log(`FAILED: ${what}`);
 }
 
+const emulate = (page, theme) => page.emulateMediaFeatures([{name: 'prefers-color-scheme', value: theme}, {name: 'prefers-reduced-motion', value: 'reduce'}]);
+
 async function open(hash, {width = 1280, height = 900, theme = 'light', headers} = {}) {
   const page = await browser.newPage();
   page.setDefaultTimeout(PATIENCE);
   page.on('pageerror', (error) => troubles.push(`${hash}: ${error.message}`));
   page.on('console', (message) => { if (message.type() === 'error' && !/40[13] \(/.test(message.text())) troubles.push(`${hash}: ${message.text()}`); });
   page.on('request', (request) => { if (!request.url().startsWith(base) && !/^(data|blob):/.test(request.url())) troubles.push(`${hash} asks elsewhere: ${request.url()}`); });
-  await page.emulateMediaFeatures([{name: 'prefers-color-scheme', value: theme}, {name: 'prefers-reduced-motion', value: 'reduce'}]);
+  await emulate(page, theme);
   await page.setViewport({width, height});
   if (headers) await page.setExtraHTTPHeaders(headers);
   await page.goto(`${base}/#/${hash}`, {waitUntil: 'domcontentloaded'});
@@ -65,4 +67,4 @@ async function main(commands) {
   process.exit(failed ? 1 : 0);
 }
 
-module.exports = {base, argument, troubles, check, open, has, connected, click, metrics, runSnippets, main};
+module.exports = {base, argument, troubles, check, emulate, open, has, connected, click, metrics, runSnippets, main};

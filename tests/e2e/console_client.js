@@ -10,27 +10,37 @@
 'use strict';
 const fs = require('node:fs');
 const path = require('node:path');
-const {base, argument, troubles, check, open, has, connected, click, runSnippets, main} = require('./console_browser.js');
+const {base, argument, troubles, check, emulate, open, has, connected, click, runSnippets, main} = require('./console_browser.js');
 
 const PAGES = ['overview', 'models', 'models/digits/1', 'models/chat/1', 'try/chat', 'try/digits', 'requests', 'docs', 'docs/config', 'docs/grps'];
 const HTTP = ['curl', 'Python', 'JavaScript'];
 
+// What axe-core and this say of a page as it stands there.
+async function look(page, hash, place, file) {
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  check(overflow <= 0, `${hash} at ${place} is ${overflow} px too wide`);
+  check(await page.evaluate(() => document.getAnimations().length === 0), `${hash} moves where reduced motion is asked for`);
+  const {violations} = await page.evaluate(() => axe.run(document, {resultTypes: ['violations']}));
+  const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
+  check(!serious.length, `${hash} at ${place}: ${serious.map((v) => `${v.id} ${v.nodes.slice(0, 2).map((n) => n.target).join(' ')}`).join('; ')}`);
+  await page.screenshot({path: file, optimizeForSpeed: true});
+}
+
+// A page is loaded in one theme and turned to the other one: which is first changes with the width.
 async function pages(folder) {
   const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
-  const looks = [[1280, 900], [360, 740], [3840, 2160]].flatMap((size) => [[...size, 'light'], [...size, 'dark']]);
-  for (const [width, height, theme] of looks)
-    for (const hash of PAGES) {
-      const page = await open(hash, {width, height, theme});
+  for (const [nth, [width, height]] of [[1280, 900], [360, 740], [3840, 2160]].entries())
+    for (const [place, hash] of PAGES.entries()) {
+      const themes = (nth + place) % 2 ? ['dark', 'light'] : ['light', 'dark'];
+      const page = await open(hash, {width, height, theme: themes[0]});
       await connected(page);
       if (hash === 'overview' || hash === 'models/digits/1') await page.waitForSelector('.uplot canvas');
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      check(overflow <= 0, `${hash} at ${width} px is ${overflow} px too wide`);
-      check(await page.evaluate(() => document.getAnimations().length === 0), `${hash} moves where reduced motion is asked for`);
       await page.evaluate(axe);
-      const {violations} = await page.evaluate(() => axe.run(document, {resultTypes: ['violations']}));
-      const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
-      check(!serious.length, `${hash} at ${width} px, ${theme}: ${serious.map((v) => `${v.id} ${v.nodes.slice(0, 2).map((n) => n.target).join(' ')}`).join('; ')}`);
-      await page.screenshot({path: path.join(folder, `${hash.replaceAll('/', '-')}-${width}-${theme}.png`)});
+      for (const theme of themes) {
+        await emulate(page, theme);
+        await page.waitForFunction((t) => document.documentElement.dataset.theme === t, {}, theme);
+        await look(page, hash, `${width} px, ${theme}`, path.join(folder, `${hash.replaceAll('/', '-')}-${width}-${theme}.png`));
+      }
       await page.close();
     }
 }

@@ -9,7 +9,7 @@ from harness import curl
 
 class Generate(harness.Case):
     def ask(self, path, body):
-        return curl(self.server.url(path), data=json.dumps({'model': 'chat', **body}))
+        return curl(self.server.url(path), '-H', 'Content-Type: application/json', data=json.dumps({'model': 'chat', **body}))
 
     @staticmethod
     def events(answer):
@@ -35,7 +35,8 @@ class Generate(harness.Case):
         self.assertEqual(list(range(1, count + 1)), [event['index'] for event in events])
         self.assertEqual(completion, ''.join(event['token']['text'] for event in events if not event['token']['special']))
         self.assertEqual(completion, events[-1]['generated_text'])
-        self.assertEqual([completion], [one['generated_text'] for one in self.ask('/invocations', {'inputs': text, 'parameters': {'max_new_tokens': count}}).json()])
+        for path in ('/invocations', '/'):  # the latter as Hugging Face's clients ask a server's address
+            self.assertEqual([completion], [one['generated_text'] for one in self.ask(path, {'inputs': text, 'parameters': {'max_new_tokens': count}}).json()])
 
     def test_lists_and_bounds(self):
         texts = ['curl is a', 'HTTP is a', 'a URL is']

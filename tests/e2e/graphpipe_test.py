@@ -282,7 +282,7 @@ class GraphPipe(harness.Case):
         self.assertEqual(503, curl(self.server.url('/graphpipe/nothing/control/is_ready')).status)
 
     def test_json_that_lost_its_way_is_told_so_in_json(self):
-        answer = curl(self.server.url('/'), '-H', 'Content-Type: application/json', data='{}')
+        answer = curl(self.server.url('/graphpipe'), '-H', 'Content-Type: application/json', data='{}')
         self.assertEqual(400, answer.status)
         self.assertIn('/v2/models', answer.json()['error'])
 
@@ -295,7 +295,7 @@ class Settings(harness.Case):
         image = np.zeros((1, 64), np.float32)
         answer = curl(self.server.url('/models/flat/digits'), data=infer_request([image]))
         self.assertEqual(200, answer.status)
-        self.assertEqual(405, curl(self.server.url('/'), data=infer_request([image])).status)
+        self.assertEqual(415, curl(self.server.url('/'), data=infer_request([image])).status)  # what is left there takes JSON
         self.assertEqual(404, curl(self.server.url('/graphpipe/digits')).status)
 
     def test_without_a_default_model_the_error_says_how_to_name_one(self):

@@ -5,6 +5,7 @@ flags) and stopped at its end; a server that does not end cleanly with exit code
 """
 
 import atexit
+import concurrent.futures
 import contextlib
 import importlib
 import json
@@ -236,8 +237,78 @@ def threads(count, work):
         raise errors[0]
 
 
-def main():
-    result = unittest.main(module='__main__', exit=False, verbosity=1, failfast=False).result
+class Results(unittest.TextTestResult):
+    """Of cases on several threads."""
+
+    _lock = threading.Lock()
+
+    def startTest(self, test):
+        with self._lock:
+            super().startTest(test)
+
+
+class SideBySide(unittest.TextTestRunner):
+    """Runs so many cases at a time, but those of a class that has a server one after another. The fixtures of all classes
+    run before the first case and behind the last one."""
+
+    resultclass = Results
+
+    def __init__(self, at_once):
+        super().__init__()
+        self.at_once = at_once
+
+    def run(self, suite):
+        return super().run(lambda result: self.run_cases(suite, result))
+
+    def run_cases(self, suite, result):
+        classes = {}
+        for part in suite:
+            for case in part:
+                classes.setdefault(type(case), []).append(case)
+        ready = [cls for cls in classes if self.set_up(cls, result)]
+        rows = [row for cls in ready for row in ([classes[cls]] if hasattr(cls, 'server') else [[case] for case in classes[cls]])]
+        with concurrent.futures.ThreadPoolExecutor(self.at_once) as pool:
+            for done in [pool.submit(self.one_after_another, row, result) for row in sorted(rows, key=len, reverse=True)]:
+                done.result()
+        for cls in ready:
+            self.fixture(cls, cls.tearDownClass, result)
+            self.fixture(cls, cls.doClassCleanups, result)
+
+    def set_up(self, cls, result):
+        """What a class has made before it fails is cleaned up at once, as unittest does it."""
+        if self.fixture(cls, cls.setUpClass, result):
+            return True
+        self.fixture(cls, cls.doClassCleanups, result)
+        return False
+
+    @staticmethod
+    def one_after_another(cases, result):
+        for case in cases:
+            case.run(result)
+
+    @staticmethod
+    def fixture(cls, work, result):
+        """Whether it went well; else that is an error, as of a case."""
+        if getattr(cls, '__unittest_skip__', False):
+            return True  # each case says so
+        place = unittest.FunctionTestCase(work, description=f'{work.__name__} of {cls.__qualname__}')
+        try:
+            work()
+            for _, error, _ in getattr(cls, 'tearDown_exceptions', ()):  # of its cleanups
+                raise error
+            return True
+        except unittest.SkipTest as why:
+            result.addSkip(place, str(why))
+        except Exception:
+            result.addError(place, sys.exc_info())
+        return False
+
+
+def main(at_once=1):
+    """Runs the module's cases; `at_once`: so many at a time, where they mostly wait."""
+    scratch()  # before there are threads
+    runner = SideBySide(at_once) if at_once > 1 else None
+    result = unittest.main(module='__main__', exit=False, verbosity=1, failfast=False, testRunner=runner).result
     bad = len(result.failures) + len(result.errors)
     skipped = len(result.skipped)
     good = max(result.testsRun - bad - skipped, 0)

@@ -52,7 +52,7 @@ def started(limit, models):
 class Start(unittest.TestCase):
     def test_it_serves_or_says_in_one_line_what_is_short(self):
         told, served, models = 0, 0, repository('identity', 'chat')
-        for limit in (100, 130, 150, 180, 200, 230, 260, 400):
+        for limit in (80, 90, 100, 110, 130, 150, 180, 200, 230, 260, 400, 600):
             code, said = started(limit * MIB, models)
             if 'error while loading shared libraries' in said or 'cannot allocate' in said:
                 continue  # the loader's own words: the program has not begun

@@ -18,10 +18,10 @@ ASK = (b'POST /v2/models/identity/infer HTTP/1.1\r\nhost: a\r\ninference-header-
 SLOW, STEADY_S = 40_000, 28  # bytes a second, and for how long
 
 
-class SlowReader(harness.Case):
+class Case(harness.Case):
     @classmethod
     def setUpClass(cls):
-        cert, key = harness.scratch() / 'cert.pem', harness.scratch() / 'key.pem'
+        cert, key = (harness.scratch() / f'{cls.__name__}-{name}.pem' for name in ('cert', 'key'))
         subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
                         '-subj', '/CN=localhost', '-keyout', key, '-out', cert], check=True, stderr=subprocess.DEVNULL)
         cls.serve = ('--tls-cert', cert, '--tls-key', key)
@@ -31,6 +31,8 @@ class SlowReader(harness.Case):
         text = harness.curl(self.server.url('/metrics')).body.decode()
         return next((float(line.split()[1]) for line in text.splitlines() if line.startswith(name + ' ')), 0)
 
+
+class Silent(Case):
     def test_its_connection_and_memory_come_back(self):
         peers = []
         for _ in range(3):
@@ -46,6 +48,8 @@ class SlowReader(harness.Case):
         for peer in peers:
             peer.close()
 
+
+class Slow(Case):
     def read_slowly(self, tls):
         """The server's socket holds megabytes, of which a third has to go before it takes more: longer than the grace."""
         with socket.socket() as peer:
@@ -74,4 +78,4 @@ class SlowReader(harness.Case):
 
 
 if __name__ == '__main__':
-    harness.main()
+    harness.main(at_once=2)

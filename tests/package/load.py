@@ -3,7 +3,9 @@
 Half of the HTTP clients open a connection for each request: whatever goes wrong with it is a loss. The others keep theirs:
 a server may close one that is idle at the moment when the next request is written, so a request that got no byte of an
 answer on a connection that was used before is sent again, once, on a new one (RFC 9112, section 9.3.1). The gRPC clients
-wait for their channel to be ready and do not retry: each call that fails is a loss.
+wait for their channel to be ready and have no retry policy: each call that fails is a loss. What gRPC does by itself they
+leave on: it sends again what never left the client (A6, transparent retries). Without that, a call that finds its transport
+between the arrival of a GOAWAY(2^31-1) and the channel's notice of it fails unsent, whatever the server does.
 """
 
 import http.client
@@ -104,8 +106,7 @@ class Load:
         connection.close()
 
     def _call(self):
-        options = [('grpc.enable_retries', 0), ('grpc.initial_reconnect_backoff_ms', 100), ('grpc.min_reconnect_backoff_ms', 100),
-                   ('grpc.max_reconnect_backoff_ms', 500)]
+        options = [('grpc.initial_reconnect_backoff_ms', 100), ('grpc.min_reconnect_backoff_ms', 100), ('grpc.max_reconnect_backoff_ms', 500)]
         request, wanted = infer_request(), struct.pack('<16i', *SUM)
         with grpc.insecure_channel(f'127.0.0.1:{self.port}', options) as channel:
             method = channel.unary_unary(INFER_RPC)
