@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -25,59 +23,68 @@ using base::failure;
 using base::Status;
 using Clock = std::chrono::steady_clock;
 
+void rouse(const ChildCalls& child) {
+  const uint64_t one = 1;
+  (void)!::write(child.wake, &one, sizeof one);
+}
+
+// A call as a child is told of it.
+std::shared_ptr<DecoupledCall> inside_of(const msg::ModelSpec& spec, const msg::Call& call) {
+  auto inside = std::make_shared<DecoupledCall>();
+  inside->call.id = call.id, inside->call.inputs = call.inputs, inside->call.outputs = call.outputs;
+  inside->call.parameters = call.parameters, inside->call.queue_timeout = call.queue_timeout;
+  inside->call.rows = call.rows, inside->call.trace = call.trace;
+  inside->level = msg::level_of(spec, call.priority);
+  inside->tenant = call.tenant;
+  return inside;
+}
+
 class Decoupled final : public sched::DecoupledEngine, public msg::HasReadinessProbe {
  public:
-  Decoupled(std::unique_ptr<Host> host, const FindModel& find, int wake, std::shared_ptr<WaitingAnswers> answers)
+  Decoupled(std::unique_ptr<Host> host, const FindModel& find, int wake, std::shared_ptr<DecoupledCalls> calls)
       : host_(std::move(host)),
-        wake_(wake),
         nested_(find, *host_, wake),
-        shared_(std::make_shared<DecoupledCalls>(std::move(answers))) {
+        calls_(std::move(calls)),
+        own_(std::make_shared<ChildCalls>(*host_, wake)) {
     set_readiness_probe(host_->readiness());
-    shared_->host = host_.get();
+    {
+      std::lock_guard lock(calls_->mutex);
+      calls_->children.push_back(own_);
+    }
     thread_ = std::thread([this] { run(); });
   }
   ~Decoupled() override {
     {
-      std::lock_guard lock(shared_->mutex);
-      shared_->host = nullptr, stopping_ = true;
+      std::lock_guard lock(calls_->mutex);
+      own_->host = nullptr, stopping_ = true;
     }
-    rouse();
+    rouse(*own_);
     thread_.join();
     nested_.cancel();
-    ::close(wake_);
+    ::close(own_->wake);
   }
 
   const msg::ModelSpec& spec() const override { return host_->spec(); }
   base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override;
   void on_answers(std::function<void()> wake) override {
-    std::lock_guard lock(shared_->mutex);
+    std::lock_guard lock(calls_->mutex);
     on_answers_ = std::move(wake);
   }
   bool serves_on() const override { return !host_->child().over(); }
-  // Calls inside; of a process that has ended, more than of any other.
-  size_t load() const {
-    if (!serves_on()) return SIZE_MAX;
-    std::lock_guard lock(shared_->mutex);
-    return shared_->waiting.size() + shared_->open.size();
-  }
 
  private:
-  void rouse() const {
-    const uint64_t one = 1;
-    (void)!::write(wake_, &one, sizeof one);
-  }
   void run();
   Status turn();
   void rest();
   Status start_next();
-  std::vector<std::shared_ptr<DecoupledCall>> take_next();
-  void end_unsent(const std::vector<std::shared_ptr<DecoupledCall>>& batch, const Status& why);
+  DecoupledCalls::Batch take_next();
+  void end_unsent(const DecoupledCalls::Batch& batch, const Status& why);
   Status receive_all();
   Status take(const Message& message);
   Status take_answer(const Message& message);
   uint32_t most_hops() const {
-    std::lock_guard lock(shared_->mutex);
-    return shared_->open.most_hops();
+    std::lock_guard lock(calls_->mutex);
+    return own_->open.most_hops();
   }
   void note_work(bool works) {
     timed_ = works, run_until_ = Clock::now() + host_->options().timeout;
@@ -88,19 +95,18 @@ class Decoupled final : public sched::DecoupledEngine, public msg::HasReadinessP
   void notify_answers() const {
     std::function<void()> wake;
     {
-      std::lock_guard lock(shared_->mutex);
+      std::lock_guard lock(calls_->mutex);
       wake = on_answers_;
     }
     if (wake) wake();
   }
 
   const std::unique_ptr<Host> host_;
-  const int wake_;
   Nested nested_;  // the thread's own, until that has ended
-  const std::shared_ptr<DecoupledCalls> shared_;
+  const std::shared_ptr<DecoupledCalls> calls_;
+  const std::shared_ptr<ChildCalls> own_;
   std::function<void()> on_answers_;  // under DecoupledCalls::mutex
   bool stopping_ = false;             // under DecoupledCalls::mutex
-  uint64_t next_number_ = 1;          // under DecoupledCalls::mutex
   // The thread's own.
   bool running_ = false;  // the child has a request that it has not taken
   bool timed_ = false;    // its time runs, until run_until_
@@ -109,30 +115,23 @@ class Decoupled final : public sched::DecoupledEngine, public msg::HasReadinessP
 };
 
 base::Result<std::unique_ptr<sched::AnswerSeries>> Decoupled::begin(const msg::Call& call) {
-  auto inside = std::make_shared<DecoupledCall>();
-  inside->call.id = call.id, inside->call.inputs = call.inputs, inside->call.outputs = call.outputs;
-  inside->call.parameters = call.parameters, inside->call.queue_timeout = call.queue_timeout;
-  inside->call.rows = call.rows, inside->call.trace = call.trace;
-  inside->level = msg::level_of(spec(), call.priority);
-  inside->tenant = call.tenant;
+  auto inside = inside_of(spec(), call);
+  inside->child = own_;
   {
-    std::lock_guard lock(shared_->mutex);
-    if (!shared_->over.ok()) return shared_->over;
-    inside->number = next_number_++;
-    auto& waiting = shared_->waiting;
-    auto behind =
-        std::find_if(waiting.rbegin(), waiting.rend(), [&](const auto& w) { return w->level <= inside->level; });
-    waiting.insert(behind.base(), inside);
+    std::lock_guard lock(calls_->mutex);
+    if (!own_->over.ok()) return own_->over;
+    calls_->add(inside);
+    own_->called = true;
   }
-  rouse();
-  return make_series(shared_, std::move(inside));
+  rouse(*own_);
+  return make_series(calls_, std::move(inside));
 }
 
 void Decoupled::run() {
   ::pthread_setname_np(::pthread_self(), "decoupled");
   for (;;) {
     {
-      std::lock_guard lock(shared_->mutex);
+      std::lock_guard lock(calls_->mutex);
       if (stopping_) return;
     }
     Status status;
@@ -150,9 +149,9 @@ Status Decoupled::turn() {
   if (!running_)
     if (Status s = start_next(); !s.ok()) return s;
   rest();
-  host_->child().wait(wake_, timed_ ? run_until_ : Clock::now() + std::chrono::seconds(1));
+  host_->child().wait(own_->wake, timed_ ? run_until_ : Clock::now() + std::chrono::seconds(1));
   uint64_t ignored;
-  (void)!::read(wake_, &ignored, sizeof ignored);
+  (void)!::read(own_->wake, &ignored, sizeof ignored);
   if (Status s = nested_.answer(); !s.ok()) return s;
   if (Status s = receive_all(); !s.ok()) return s;
   if (!timed_ || Clock::now() < run_until_) return {};
@@ -170,21 +169,14 @@ void Decoupled::rest() {
 
 // The most urgent one, and with dynamic batching those behind it of its priority, as many rows as max_batch allows: the
 // model gets all of them in one execute(), and may answer each whenever it likes. Their shapes may differ.
-std::vector<std::shared_ptr<DecoupledCall>> Decoupled::take_next() {
-  std::vector<std::shared_ptr<DecoupledCall>> batch;
-  std::lock_guard lock(shared_->mutex);
-  auto& waiting = shared_->waiting;
+DecoupledCalls::Batch Decoupled::take_next() {
   const uint64_t most =
       host_->options().takes_many && spec().batching.dynamic ? std::max<uint64_t>(spec().max_batch, 1) : 0;
-  for (uint64_t rows = 0; !waiting.empty();) {
-    const auto& next = waiting.front();
-    rows += next->call.rows;
-    if (!batch.empty() && (rows > most || next->level != batch.front()->level)) break;
-    shared_->open.add(next);
-    next->begun = true;
-    batch.push_back(next);
-    waiting.pop_front();
-  }
+  std::unique_lock lock(calls_->mutex);
+  auto batch = calls_->take(own_, most);
+  const auto idle = calls_->call_idle();
+  lock.unlock();
+  if (idle) rouse(*idle);
   return batch;
 }
 
@@ -206,7 +198,7 @@ Status Decoupled::start_next() {
   }
   running_ = true;
   if (!timed_) note_work(true);  // else it is at work, and is to end that in time
-  std::lock_guard lock(shared_->mutex);
+  std::lock_guard lock(calls_->mutex);
   for (const auto& inside : batch) {
     if (!inside->abandoned) continue;
     // Whoever waited has left meanwhile, and the child may have read kCancel before it had the call.
@@ -215,16 +207,16 @@ Status Decoupled::start_next() {
   return {};
 }
 
-void Decoupled::end_unsent(const std::vector<std::shared_ptr<DecoupledCall>>& batch, const Status& why) {
+void Decoupled::end_unsent(const DecoupledCalls::Batch& batch, const Status& why) {
   {
-    std::lock_guard lock(shared_->mutex);
+    std::lock_guard lock(calls_->mutex);
     for (const auto& inside : batch) {
-      shared_->open.remove(inside->number);
+      own_->open.remove(inside->number);
       inside->error = why, inside->ended = true;
     }
   }
   notify_answers();
-  rouse();
+  rouse(*own_);
 }
 
 Status Decoupled::receive_all() {
@@ -244,7 +236,7 @@ Status Decoupled::take(const Message& message) {
     host_->note_flags(message);
     running_ = false;
     note_work(false);
-    rouse();
+    rouse(*own_);
     return {};
   }
   if (message.type == Type::kWorks) return note_work(message.number != 0), Status();
@@ -265,11 +257,11 @@ Status Decoupled::take_answer(const Message& message) {
   if (answers->empty()) return {};
   auto& answer = answers->front();
   {
-    std::lock_guard lock(shared_->mutex);
-    const auto found = shared_->open.find(answer.call);
+    std::lock_guard lock(calls_->mutex);
+    const auto found = own_->open.find(answer.call);
     if (!found) return {};  // nobody waits for it any more
     DecoupledCall& inside = *found;
-    auto charge = shared_->answers->add(inside.tenant, answer.outputs);
+    auto charge = calls_->answers->add(inside.tenant, answer.outputs);
     if (!charge) {
       answer.kind = AnswerKind::kError, answer.refused = true;
       answer.error = std::move(charge).error(), answer.outputs = {};
@@ -284,7 +276,7 @@ Status Decoupled::take_answer(const Message& message) {
       inside.answers.push_back({{std::move(answer.outputs)}, *std::move(charge), cost_of(message)});
     else
       inside.error = std::move(answer.error);
-    if (is_end || answer.kind == AnswerKind::kTensorsAndEnd) inside.ended = true, shared_->open.remove(answer.call);
+    if (is_end || answer.kind == AnswerKind::kTensorsAndEnd) inside.ended = true, own_->open.remove(answer.call);
     // The child does not know that this was the last one, and would wait for room for the next.
     if (answer.refused)
       if (Status s = host_->child().send({.type = Type::kCancel, .number = answer.call}); !s.ok()) return s;
@@ -294,17 +286,18 @@ Status Decoupled::take_answer(const Message& message) {
 }
 
 void Decoupled::fail_all(const Status& why) {
-  std::lock_guard lock(shared_->mutex);
-  shared_->over = why;
-  for (auto& inside : shared_->waiting) inside->error = why, inside->ended = true;
-  shared_->open.each([&](DecoupledCall& inside) { inside.error = why, inside.ended = true; });
-  shared_->waiting.clear(), shared_->open.clear();
+  std::unique_lock lock(calls_->mutex);
+  calls_->end(*own_, why);
+  const auto idle = calls_->call_idle();  // this one may have been called for a call that another is to have now
+  lock.unlock();
+  if (idle) rouse(*idle);
 }
 
 // Several instances of one model.
 class Instances final : public sched::DecoupledEngine, public msg::HasReadinessProbe {
  public:
-  explicit Instances(std::vector<std::unique_ptr<Decoupled>> all) : all_(std::move(all)) {
+  Instances(std::vector<std::unique_ptr<Decoupled>> all, std::shared_ptr<DecoupledCalls> calls)
+      : all_(std::move(all)), calls_(std::move(calls)) {
     std::vector<std::shared_ptr<msg::ReadinessProbe>> probes;
     for (const auto& one : all_) probes.push_back(one->readiness_probe());
     set_readiness_probe(msg::all_ready(std::move(probes)));
@@ -316,14 +309,19 @@ class Instances final : public sched::DecoupledEngine, public msg::HasReadinessP
     for (const auto& one : all_) out.push_back(one.get());
     return out;
   }
-  // Shards call it: two that chose at once would choose the same one, and leave another idle.
   base::Result<std::unique_ptr<sched::AnswerSeries>> begin(const msg::Call& call) override {
-    std::lock_guard lock(choice_);
-    Decoupled* idlest = all_.front().get();
-    size_t least = SIZE_MAX;
-    for (const auto& one : all_)
-      if (const size_t load = one->load(); load < least) idlest = one.get(), least = load;
-    return idlest->begin(call);
+    auto inside = inside_of(spec(), call);
+    std::shared_ptr<ChildCalls> idle;
+    {
+      std::lock_guard lock(calls_->mutex);
+      const auto& children = calls_->children;
+      if (std::none_of(children.begin(), children.end(), [](const auto& child) { return child->serves(); }))
+        return children.front()->over;
+      calls_->add(inside);
+      idle = calls_->call_idle();
+    }
+    if (idle) rouse(*idle);
+    return make_series(calls_, std::move(inside));
   }
   void on_answers(std::function<void()> wake) override {
     for (const auto& one : all_) one->on_answers(wake);
@@ -334,22 +332,22 @@ class Instances final : public sched::DecoupledEngine, public msg::HasReadinessP
 
  private:
   const std::vector<std::unique_ptr<Decoupled>> all_;
-  std::mutex choice_;
+  const std::shared_ptr<DecoupledCalls> calls_;
 };
 
 }  // namespace
 
 base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
                                                                      const FindModel& find, AnswerLimit limit) {
-  const auto answers = std::make_shared<WaitingAnswers>(limit);
+  const auto calls = std::make_shared<DecoupledCalls>(std::make_shared<WaitingAnswers>(limit));
   std::vector<std::unique_ptr<Decoupled>> all;
   for (auto& host : hosts) {
     const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake < 0) return failure(Code::kResourceExhausted, "no descriptor for a decoupled model");
-    all.push_back(std::make_unique<Decoupled>(std::move(host), find, wake, answers));
+    all.push_back(std::make_unique<Decoupled>(std::move(host), find, wake, calls));
   }
   if (all.size() == 1) return std::unique_ptr<sched::DecoupledEngine>(std::move(all.front()));
-  return std::unique_ptr<sched::DecoupledEngine>(std::make_unique<Instances>(std::move(all)));
+  return std::unique_ptr<sched::DecoupledEngine>(std::make_unique<Instances>(std::move(all), calls));
 }
 
 }  // namespace weir::process

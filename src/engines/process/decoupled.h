@@ -12,8 +12,9 @@
 
 namespace weir::process {
 
-// One instance for each host; `hosts` must not be empty. A call goes to the instance with the fewest calls. `limit`:
-// of what their answers take (WaitingAnswers). Errors: RESOURCE_EXHAUSTED if the process has no file descriptor left.
+// One instance for each host; `hosts` must not be empty. A call goes to the first instance that has no request to take,
+// of several to the one with the fewest calls. `limit`: of what their answers take (WaitingAnswers). Errors:
+// RESOURCE_EXHAUSTED if the process has no file descriptor left.
 base::Result<std::unique_ptr<sched::DecoupledEngine>> make_decoupled(std::vector<std::unique_ptr<Host>> hosts,
                                                                      const FindModel& find, AnswerLimit limit);
 

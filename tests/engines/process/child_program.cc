@@ -236,6 +236,8 @@ void stream(const Message& run) {
   const auto& x = requests.at(0).tensors.at(0);
   std::vector<float> values(x.size / sizeof(float));
   if (x.size > 0) std::memcpy(values.data(), input.data + x.offset, x.size);
+  if (what == "sleeps") ::usleep(useconds_t(values.size() * 100'000));
+  if (what == "sleeps" && values.size() == 3) ::_exit(3);
   if (what == "waits") {
     send_message({.type = Type::kWorks, .number = 0});
     ::usleep(300'000);  // of its own: no time is counted

@@ -214,6 +214,51 @@ TEST_F(DecoupledProcessTest, CallsGoToTheInstanceThatHasTheFewest) {
   }());
 }
 
+TEST_F(DecoupledProcessTest, ACallWaitsForTheFirstInstanceThatIsFree) {
+  msg::ModelSpec wanted;
+  wanted.instances = 2;
+  auto model = decoupled("sleeps", wanted);
+  auto first = begin(*model, 20), second = begin(*model, 1);  // so many tenths of a second, then as many answers
+  for (size_t n : {1, 2, 0}) {
+    auto next = begin(*model, n);
+    auto streamed = all(*next);
+    EXPECT_EQ("OK: ", text_of(streamed.end));
+    EXPECT_EQ(n, streamed.values.size());
+    EXPECT_EQ(sched::AnswerSeries::kNotYet, first->next_in()) << "behind the long one";
+  }
+  EXPECT_EQ(1u, all(*second).values.size());
+}
+
+TEST_F(DecoupledProcessTest, ACallThatWaitsOutlivesAnInstance) {
+  msg::ModelSpec wanted;
+  wanted.instances = 2;
+  auto model = decoupled("sleeps", wanted);
+  auto ends = begin(*model, 3), other = begin(*model, 6);
+  auto next = begin(*model, 2), last = begin(*model, 1);
+  EXPECT_EQ("UNAVAILABLE: the process of model 'm' has ended: it exited with status 3", text_of(all(*ends).end));
+  EXPECT_EQ(2u, all(*next).values.size());
+  EXPECT_EQ(1u, all(*last).values.size());
+  EXPECT_EQ(6u, all(*other).values.size());
+  auto after = begin(*model, 1);
+  EXPECT_EQ(1u, all(*after).values.size());
+}
+
+// A warm-up asks each instance by itself.
+TEST_F(DecoupledProcessTest, ACallOfOneInstanceWaitsForItAndKeepsNoOtherWaiting) {
+  msg::ModelSpec wanted;
+  wanted.instances = 2;
+  auto model = decoupled("sleeps", wanted);
+  auto instances = model->instances();
+  ASSERT_EQ(2u, instances.size());
+  auto first = begin(*instances[0], 20), behind = begin(*instances[0], 1);
+  for (size_t n : {1, 2}) {
+    auto next = begin(*model, n);
+    EXPECT_EQ(n, all(*next).values.size());
+    EXPECT_EQ(sched::AnswerSeries::kNotYet, first->next_in());
+    EXPECT_FALSE(behind->begun());
+  }
+}
+
 TEST_F(DecoupledProcessTest, AClientThatLeavesEndsItsCallOnly) {
   auto model = decoupled("");
   for (int i = 0; i < 200; ++i) {
