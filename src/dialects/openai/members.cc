@@ -60,7 +60,7 @@ constexpr std::string_view kEvenEmpty = "null";
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 29> kUnoffered{{
+constexpr std::array<Unoffered, 30> kUnoffered{{
     {"best_of", "1", "use n"},
     {"modalities", R"(["text"])", "only text is offered"},
     {"audio", "", "only text is offered"},
@@ -90,6 +90,7 @@ constexpr std::array<Unoffered, 29> kUnoffered{{
     {"top_n_sigma", "-1.0", "not offered"},
     {"top_n_sigma", "0.0", "not offered"},
     {"safe_prompt", "", "not offered"},
+    {"return_full_text", "", "use echo, which puts the prompt before the text"},
 }};
 
 // Those that some endpoint here reads.

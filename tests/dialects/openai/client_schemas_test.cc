@@ -125,6 +125,15 @@ TEST_F(ClientSchemas, MistralsWordsAreKnown) {
   EXPECT_EQ(error(chat({{"safe_prompt", true}})), "400 invalid_request_error - safe_prompt");
 }
 
+// Hugging Face's client for JavaScript sends what Text Generation Inference takes to other servers, too.
+TEST_F(ClientSchemas, TheFullTextOfACompletionIsEchoed) {
+  auto x = complete({{"return_full_text", false}});
+  EXPECT_TRUE(call()) << x->sent;
+  x = complete({{"return_full_text", true}});
+  EXPECT_EQ(error(x), "400 invalid_request_error - return_full_text");
+  EXPECT_NE(x->sent.find("echo"), std::string::npos) << x->sent;
+}
+
 TEST_F(ClientSchemas, AnOllamaConversationGoesOnBehindItsContext) {
   for (const char* stream : {"false", "true"}) {
     auto x = open("POST", "/api/generate", std::string(R"({"model":"m","prompt":"hi","stream":)") + stream + '}');
